@@ -1,0 +1,1 @@
+"""The console scripts: flags at the door, then one call."""

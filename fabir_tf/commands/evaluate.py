@@ -1,0 +1,98 @@
+"""Scores a trained reader, or any predictions file, as the official SQuAD scripts do.
+
+    fabir-evaluate --run_dir=runs/base --dataset=dev-v1.1.json --output_file=predictions.json --report_file=report.json
+    fabir-evaluate --predictions_file=predictions.json --dataset=dev-v1.1.json
+
+A dataset with unanswerable questions is scored as SQuAD 2.0. A reader's doubt that there is an answer is 1 minus the
+probability of its best span; it answers every question, and best_f1 says what a threshold on the doubt would give.
+"""
+
+import json
+import time
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.evaluation import predictions_of, score
+from fabir_tf.pipelines.alignment import measure_coverage
+from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.squad_metrics import missing_predictions, read_no_answer_probabilities, read_predictions
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is scored.")
+    flags.DEFINE_string("predictions_file", None, "Predictions to score instead of a run: JSON, question id to text.")
+    flags.DEFINE_string("no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to doubt.")
+    flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("output_file", None, "Where to write the run's predictions, in the official format.")
+    flags.DEFINE_string("report_file", None, "Where to write the figures, as JSON.")
+    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.")
+    cli.define_data_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Scores and writes what was asked for."""
+    if bool(values.run_dir) == bool(values.predictions_file):
+        raise UserError("expected either --run_dir or --predictions_file, found both or neither")
+    if not values.dataset:
+        raise UserError("--dataset is missing: name the data to score on")
+    if values.run_dir and values.no_answer_file:
+        raise UserError("--no_answer_file belongs to --predictions_file, found it with --run_dir")
+    if values.predictions_file and values.output_file:
+        raise UserError("--output_file belongs to --run_dir, found it with --predictions_file")
+    report = _score_run(values) if values.run_dir else _score_file(values)
+    print(json.dumps(report, indent=2))
+    if values.report_file:
+        write_text(values.report_file, json.dumps(report, indent=2) + "\n")
+
+
+def _load(values: flags.FlagValues):
+    options = cli.data_options(values)
+    return load_dataset(
+        values.dataset,
+        "dev",
+        tfds_data_dir=options.tfds_data_dir,
+        tfds_manual_dir=options.tfds_manual_dir,
+        log=cli.to_stderr,
+    )
+
+
+def _score_file(values: flags.FlagValues) -> dict:
+    data = _load(values)
+    predictions = read_predictions(values.predictions_file)
+    if values.no_answer_file and not data.has_unanswerable:
+        raise UserError(f"--no_answer_file is for SQuAD 2.0, found no unanswerable question in {data.name}")
+    doubts = read_no_answer_probabilities(values.no_answer_file) if values.no_answer_file else None
+    return score(data, predictions, doubts) | {"missing": len(missing_predictions(data, predictions))}
+
+
+def _score_run(values: flags.FlagValues) -> dict:
+    from fabir_tf.reader import Reader
+
+    reader = Reader.load(values.run_dir, values.max_passage)
+    data = _load(values)
+    tokenised = tokenise(data, cli.data_options(values).cache_dir, cli.to_stderr)
+    tokens = [tokenised.texts.tokens_of(passage) for passage in range(len(data.passages))]
+    cli.to_stderr(measure_coverage(data, tokens).summary())
+    begin = time.monotonic()
+    answers = predictions_of(reader, reader.encode(tokenised), cli.show_progress)
+    seconds = time.monotonic() - begin
+    texts = {key: answer.text for key, answer in answers.items()}
+    if values.output_file:
+        write_text(values.output_file, json.dumps(texts, ensure_ascii=False) + "\n")
+    doubts = {key: 1.0 - answer.probability for key, answer in answers.items()} if data.has_unanswerable else None
+    return score(data, texts, doubts) | {"questions_per_second": round(len(texts) / seconds, 1)}
+
+
+def run() -> None:
+    """Entry point of `fabir-evaluate`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,114 @@
+"""Answers questions with a trained reader.
+
+    fabir-predict --run_dir=runs/base --question="Who built the mill?" --passage="The mill was built by Anna Keld."
+    fabir-predict --run_dir=runs/base --input_file=questions.jsonl --output_file=answers.jsonl
+
+The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like, id;
+"-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability and n_best. A
+record that cannot be answered gets a line with id and error, and the others are answered all the same.
+"""
+
+import contextlib
+import io
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import replacing
+from fabir_tf.pipelines.squad import Record, read_records
+
+# Records answered together: enough to fill batches of like length, few enough to see answers come.
+CHUNK = 1024
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint answers.")
+    flags.DEFINE_string("question", None, "The question, with --passage.")
+    flags.DEFINE_string("passage", None, "The text that holds the answer, with --question.")
+    flags.DEFINE_string("input_file", None, "SQuAD-like JSON or JSON lines instead; - is standard input.")
+    flags.DEFINE_string("output_file", None, "Where to write the answers; standard output when empty.")
+    flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1)
+    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.")
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads the questions, answers them and writes the answers."""
+    if not values.run_dir:
+        raise UserError("--run_dir is missing: name the folder of a trained run")
+    asked = values.question is not None or values.passage is not None
+    if asked == (values.input_file is not None):
+        raise UserError("expected either --question with --passage, or --input_file")
+    if asked and (values.question is None or values.passage is None):
+        missing = "--question" if values.question is None else "--passage"
+        raise UserError(f"{missing} is missing: --question and --passage go together")
+    from fabir_tf.reader import Reader
+
+    reader = Reader.load(values.run_dir, values.max_passage)
+    if asked:
+        records = [_checked(Record("1", values.question, values.passage))]
+        if records[0].error:
+            raise UserError(records[0].error)
+    else:
+        records = map(_checked, read_records(values.input_file))
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in _answers(reader, records, values.n_best))
+    with _output(values.output_file) as file:
+        for line in lines:
+            file.write(line)
+            file.flush()
+
+
+def _checked(record: Record) -> Record:
+    """The record, with an error where a text holds no word."""
+    for name in ("question", "passage"):
+        if not record.error and not getattr(record, name).strip():
+            return Record(record.id, record.question, record.passage, f"the {name} holds no word")
+    return record
+
+
+def _answers(reader, records: Iterable[Record], n_best: int) -> Iterator[dict]:
+    records = iter(records)
+    while chunk := list(itertools.islice(records, CHUNK)):
+        good = [record for record in chunk if not record.error]
+        found = iter(reader.answer_batch([r.question for r in good], [r.passage for r in good], n_best))
+        for record in chunk:
+            if record.error:
+                yield {"id": record.id, "error": record.error}
+            else:
+                yield {"id": record.id} | _as_json(next(found))
+
+
+def _as_json(answer) -> dict:
+    spans = [
+        {"answer": span.text, "start": span.start, "end": span.end, "probability": span.probability}
+        for span in answer.n_best
+    ]
+    return spans[0] | ({"n_best": spans} if len(spans) > 1 else {})
+
+
+@contextlib.contextmanager
+def _output(path: str | None) -> Iterator[io.TextIOBase]:
+    if path is None:
+        # A passage may hold what the terminal's encoding cannot say.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
+        yield sys.stdout
+        return
+    with replacing(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass") as file:
+        yield file
+        file.flush()
+        file.detach()
+
+
+def run() -> None:
+    """Entry point of `fabir-predict`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

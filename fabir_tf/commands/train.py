@@ -1,0 +1,45 @@
+"""Trains a reader on SQuAD or data like it.
+
+    fabir-train --flagfile=base.flags --run_dir=runs/base
+
+Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile, the later ones winning.
+"""
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.training import TrainingConfig, train
+
+
+def define_flags() -> None:
+    """Flags of the command; those of the two configurations are made from their fields."""
+    flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.")
+    flags.DEFINE_bool("resume", False, "Continue the run in run_dir, exactly, if there is one.")
+    flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
+    cli.define_data_flags()
+    TrainingConfig.define_flags(flags.FLAGS)
+    FabirConfig.define_flags(flags.FLAGS, derived=False)
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads the flags and trains."""
+    if not values.run_dir:
+        raise UserError("--run_dir is missing: name the folder for everything that the run writes")
+    model, training = {}, {}
+    if values.config:
+        model, training = cli.read_config_file(values.config, FabirConfig, TrainingConfig)
+    model_config = FabirConfig.from_dict(model | FabirConfig.given_flags(values))
+    training_config = TrainingConfig.from_dict(training | TrainingConfig.given_flags(values))
+    train(values.run_dir, model_config, training_config, cli.data_options(values), values.resume)
+
+
+def run() -> None:
+    """Entry point of `fabir-train`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,153 @@
+"""Frozen dataclasses as configuration: checked once, printable, the same object from flags, JSON and notebooks."""
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from collections.abc import Iterable, Mapping
+
+from absl import flags
+
+from fabir_tf.pipelines.errors import UserError
+
+
+class ConfigError(UserError):
+    """A configuration's field is unknown, or its value does not fit."""
+
+
+def setting(default, help: str, *, choices: Iterable[str] = (), low=None, high=None, derived: bool = False):
+    """A field of a configuration.
+
+    Args:
+        default: its value unless one is given.
+        help: one phrase for `--helpfull`.
+        choices: the allowed values, if they are few.
+        low, high: bounds of a number, both inclusive.
+        derived: filled in by the program (the size of a vocabulary, say), so never a flag of `fabir-train`.
+
+    Returns:
+        A dataclass field.
+    """
+    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "derived": derived}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Config:
+    """Base of the configurations: checks every field, and converts to and from JSON and flags."""
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
+
+    def replace(self, **changes) -> "typing.Self":
+        """A copy with some fields changed.
+
+        Raises:
+            ConfigError: a name is no field, or a value does not fit.
+        """
+        return self.from_dict(self.to_dict() | changes)
+
+    def to_dict(self) -> dict:
+        """The fields as plain values, in the order of the class."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping) -> "typing.Self":
+        """The configuration of a dictionary; fields it lacks keep their default.
+
+        Raises:
+            ConfigError: a name is no field, or a value does not fit.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; its fields are {', '.join(names)}"
+                raise ConfigError(f"{cls.__name__} has no field {name!r}{hint}")
+        return cls(**values)
+
+    def to_json(self) -> str:
+        """The configuration as JSON text; `from_json` gives it back."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "typing.Self":
+        """The configuration of a JSON text.
+
+        Raises:
+            ConfigError: the text is no JSON object, a name is no field, or a value does not fit.
+        """
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"the configuration is not valid JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(f"the configuration must be a JSON object, found {type(values).__name__}")
+        return cls.from_dict(values)
+
+    def to_flags(self) -> list[str]:
+        """The configuration as command-line flags; a flag file holds one a line."""
+        return [f"--{name}={_as_text(value)}" for name, value in self.to_dict().items()]
+
+    @classmethod
+    def define_flags(cls, flag_values: flags.FlagValues, derived: bool = True, skip: Iterable[str] = ()) -> None:
+        """Defines one flag per field; its default is None, so that a flag given can be told from one left out.
+
+        Args:
+            flag_values: where the flags are registered.
+            derived: whether fields that the program fills in get a flag too.
+            skip: fields without a flag.
+        """
+        for field in dataclasses.fields(cls):
+            if field.name in skip or (field.metadata["derived"] and not derived):
+                continue
+            _define_flag(field, flag_values)
+
+    @classmethod
+    def given_flags(cls, flag_values: flags.FlagValues) -> dict:
+        """The fields whose flags a person gave, in the command line or a flag file."""
+        names = [field.name for field in dataclasses.fields(cls) if field.name in flag_values]
+        return {name: flag_values[name].value for name in names if flag_values[name].value is not None}
+
+
+def _base_type(field: dataclasses.Field) -> type:
+    """`int` of `int | None`."""
+    options = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
+    return next(option for option in options if option is not type(None))
+
+
+def _checked(field: dataclasses.Field, value):
+    kind = _base_type(field)
+    if value is None and isinstance(field.type, types.UnionType):
+        return None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{field.name} must be of type {kind.__name__}, found {value!r}")
+    low, high = field.metadata["low"], field.metadata["high"]
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        raise ConfigError(f"{field.name} must be {_bounds(low, high)}, found {value!r}")
+    choices = field.metadata["choices"]
+    if choices and value not in choices:
+        raise ConfigError(f"{field.name} must be one of {', '.join(choices)}, found {value!r}")
+    return value
+
+
+def _bounds(low, high) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"between {low} and {high}"
+
+
+def _as_text(value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _define_flag(field: dataclasses.Field, flag_values: flags.FlagValues) -> None:
+    kind = _base_type(field)
+    default = "none" if field.default is None else _as_text(field.default)
+    choices = f" One of {', '.join(field.metadata['choices'])}." if field.metadata["choices"] else ""
+    text = f"{field.metadata['help']}.{choices} Default: {default or 'empty'}."
+    define = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
+    define[kind](field.name, None, text, flag_values=flag_values)

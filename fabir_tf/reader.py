@@ -1,0 +1,249 @@
+"""A trained reader: questions and passages in, answers out."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.layers import SpanDecoder
+from fabir_tf.models import build_model
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.pipelines.batches import Rows, make_batches
+from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.squad import Question, SquadData
+from fabir_tf.pipelines.vectors import load_saved_vectors
+from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.pipelines.windows import merge_windows, window_offsets
+from fabir_tf.run_directory import RunDirectory
+
+# Tokens that neighbouring windows of a long passage share at most: room for any answer with its surroundings.
+WINDOW_OVERLAP = 128
+# Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
+BATCH_TOKENS = 12_000
+BATCH_ROWS = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A stretch of a passage.
+
+    Attributes:
+        text: `passage[start:end]`, never rewritten.
+        start, end: character offsets (Unicode code points), the end exclusive.
+        probability: of this span among all that the model compares, from 0 to 1.
+    """
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer(Span):
+    """The best span, and the runners-up.
+
+    Attributes:
+        n_best: the spans asked for, the best (this one) first; distinct in their offsets.
+    """
+
+    n_best: tuple[Span, ...] = ()
+
+
+NO_ANSWER = Answer("", 0, 0, 0.0)
+
+
+class Reader:
+    """Answers questions with the words of a passage.
+
+    Args:
+        model: what `fabir_tf.build_model` returned, trained.
+        vocabulary: the ids that the model was trained with.
+        config: the model's configuration.
+        max_passage: passages of more tokens are read in overlapping windows.
+
+    Example:
+        >>> reader = fabir_tf.Reader.load("runs/base")
+        >>> reader.answer("Who built the mill?", "The mill was built by Anna Keld.").text
+        'Anna Keld'
+    """
+
+    def __init__(self, model: keras.Model, vocabulary: Vocabulary, config: FabirConfig, max_passage: int = 512):
+        if max_passage < 1:
+            raise UserError(f"max_passage must be at least 1, found {max_passage}")
+        self.model = model
+        self.vocabulary = vocabulary
+        self.config = config
+        self.max_passage = max_passage
+        # One trace for every batch and every length: shapes are left open.
+        signature = {t.name: tf.TensorSpec(t.shape, t.dtype, t.name) for t in model.inputs}
+        self._logits = tf.function(lambda inputs: model(inputs, training=False), input_signature=[signature])
+
+    @classmethod
+    def load(cls, run_dir: str | os.PathLike, max_passage: int = 512) -> "Reader":
+        """Loads the best checkpoint of a run.
+
+        Args:
+            run_dir: what `fabir-train` wrote.
+            max_passage: passages of more tokens are read in overlapping windows.
+
+        Returns:
+            The reader.
+
+        Raises:
+            UserError: a file of the run is missing or damaged.
+        """
+        run = RunDirectory(run_dir)
+        config = run.read_model_config()
+        vectors = load_saved_vectors(run.vocabulary)
+        vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
+        model = build_model(config)
+        set_frozen_table(model, vectors.table)
+        load_checkpoint(run.best, model, optimizer=False)
+        return cls(model, vocabulary, config, max_passage)
+
+    def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
+        """Answers one question.
+
+        Args:
+            question: any text with at least one word.
+            passage: any text with at least one word, of any length.
+            n_best: spans to return in `Answer.n_best`.
+
+        Returns:
+            The answer.
+
+        Raises:
+            UserError: the question or the passage holds no word.
+        """
+        return self.answer_batch([question], [passage], n_best)[0]
+
+    def answer_batch(self, questions: Sequence[str], passages: Sequence[str], n_best: int = 1) -> list[Answer]:
+        """Answers many questions, each about its own passage; equal passages are tokenised once.
+
+        Args:
+            questions: texts with at least one word each.
+            passages: as many texts, with at least one word each.
+            n_best: spans to return in each `Answer.n_best`.
+
+        Returns:
+            An answer per question, in order; the same as `answer` gives one by one.
+
+        Raises:
+            UserError: the numbers of texts differ, or a text holds no word.
+        """
+        if len(questions) != len(passages):
+            raise UserError(f"expected as many questions as passages, found {len(questions)} and {len(passages)}")
+        for name, texts in (("question", questions), ("passage", passages)):
+            for number, text in enumerate(texts):
+                if not isinstance(text, str) or not text.strip():
+                    raise UserError(f"{name} {number} holds no word, found {text!r}")
+        index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
+        asked = tuple(
+            Question(str(number), question, index[passage], ())
+            for number, (question, passage) in enumerate(zip(questions, passages, strict=True))
+        )
+        data = SquadData("questions", tuple(index), ("",) * len(index), asked)
+        texts = tokenise_texts([*data.passages, *questions])
+        return self.predict(self.encode(TokenisedData(data, texts)), n_best)
+
+    def encode(self, tokenised: TokenisedData) -> EncodedData:
+        """Looks a dataset's tokens up in this reader's vocabulary."""
+        return encode(tokenised, self.vocabulary, self.config.max_word_characters)
+
+    def predict(
+        self, encoded: EncodedData, n_best: int = 1, progress: Callable[[int, int], None] | None = None
+    ) -> list[Answer]:
+        """Answers every question of a dataset; none is dropped.
+
+        Args:
+            encoded: from `encode`.
+            n_best: spans to return in each `Answer.n_best`.
+            progress: told (rows done, rows in all) after each batch.
+
+        Returns:
+            An answer per question, in the dataset's order. Where the passage holds no token it is the empty text with
+            probability 0.
+        """
+        rows = self._rows(encoded.tokenised)
+        decoder = SpanDecoder(self.config.max_answer, n_best)
+        answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
+        windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
+        batches = list(_batches_by_length(rows.lengths))
+        done = 0
+        for batch, inputs in zip(batches, make_batches(encoded, rows, lambda: batches), strict=True):
+            logits = self._logits(inputs)
+            start, end = logits["start_logits"].numpy(), logits["end_logits"].numpy()
+            spans = [np.asarray(part) for part in decoder(start, end)]
+            for i, row in enumerate(batch):
+                question, length = int(rows.questions[row]), int(rows.lengths[row])
+                if length == encoded.tokenised.passage_lengths[encoded.tokenised.question_passages[question]]:
+                    answers[question] = _answer(encoded.tokenised, question, *(part[i] for part in spans))
+                else:
+                    part = (int(rows.offsets[row]), start[i, :length], end[i, :length])
+                    windows.setdefault(question, []).append(part)
+            done += len(batch)
+            if progress:
+                progress(done, len(rows.lengths))
+        for question, parts in windows.items():
+            merged = _merge(encoded.tokenised, question, parts)
+            spans = [np.asarray(part)[0] for part in decoder(*merged)]
+            answers[question] = _answer(encoded.tokenised, question, *spans)
+        return answers
+
+    def _rows(self, tokenised: TokenisedData) -> Rows:
+        lengths = tokenised.passage_lengths[tokenised.question_passages]
+        overlap = min(WINDOW_OVERLAP, self.max_passage // 2)
+        offsets = [window_offsets(length, self.max_passage, overlap) for length in lengths]
+        windows = np.array([len(part) for part in offsets], np.int64)
+        questions = np.repeat(np.arange(len(lengths)), windows)
+        flat = np.concatenate(offsets or [np.zeros(0, np.int64)])
+        rows = Rows(questions, flat, np.minimum(lengths[questions], self.max_passage))
+        return Rows(*(part[rows.lengths > 0] for part in (rows.questions, rows.offsets, rows.lengths)))
+
+
+def set_frozen_table(model: keras.Model, table: np.ndarray) -> None:
+    """Gives a model its frozen word vectors.
+
+    Args:
+        model: what `fabir_tf.build_model` returned.
+        table: float `(frozen_words, word_dim)`; may be empty.
+    """
+    if len(table):
+        model.get_layer("word_embedding").frozen_table.assign(table)
+
+
+def _batches_by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Row numbers sorted by length, cut where a batch would hold too many tokens."""
+    order = np.argsort(lengths, kind="stable")
+    begin = 0
+    for end in range(1, len(order) + 1):
+        is_last = end == len(order)
+        if is_last or end - begin == BATCH_ROWS or (end - begin + 1) * lengths[order[end]] > BATCH_TOKENS:
+            yield order[begin:end]
+            begin = end
+
+
+def _merge(tokenised: TokenisedData, question: int, parts: list) -> tuple[np.ndarray, np.ndarray]:
+    length = int(tokenised.passage_lengths[tokenised.question_passages[question]])
+    offsets, starts, ends = zip(*sorted(parts, key=lambda part: part[0]), strict=True)
+    return tuple(merge_windows(list(logits), np.array(offsets), length)[None] for logits in (starts, ends))
+
+
+def _answer(tokenised: TokenisedData, question: int, firsts, lasts, probabilities) -> Answer:
+    passage = int(tokenised.question_passages[question])
+    text, begin = tokenised.data.passages[passage], tokenised.texts.splits[passage]
+    length = tokenised.passage_lengths[passage]
+    spans = []
+    for first, last, probability in zip(firsts, lasts, probabilities, strict=True):
+        if not (first <= last < length) or (spans and probability == 0):
+            continue
+        start, end = int(tokenised.texts.starts[begin + first]), int(tokenised.texts.ends[begin + last])
+        spans.append(Span(text[start:end], start, end, float(probability)))
+    best = spans[0]
+    return Answer(best.text, best.start, best.end, best.probability, tuple(spans))

@@ -1,0 +1,82 @@
+"""The folder of a run: its configuration, vocabulary, vectors, checkpoints and reports."""
+
+import json
+from pathlib import Path
+
+from fabir_tf.configuration import Config, ConfigError
+from fabir_tf.models import MODELS
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import write_text
+
+_MODEL_NAMES = {config_class.__name__.removesuffix("Config").lower(): config_class for config_class in MODELS}
+
+
+class RunDirectory:
+    """Names of a run's files, and its configuration.
+
+    Args:
+        path: the folder; nothing is made until something is written.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path).expanduser()
+        self.config = self.path / "config.json"
+        self.vocabulary = self.path / "vocabulary"
+        self.last = self.path / "checkpoints" / "last.npz"
+        self.best = self.path / "checkpoints" / "best.npz"
+        self.model = self.path / "model.keras"
+        self.history = self.path / "history.csv"
+        self.coverage = self.path / "coverage.json"
+        self.tensorboard = self.path / "tensorboard"
+        self.predictions = self.path / "predictions.json"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a run was begun here."""
+        return self.config.exists()
+
+    def write_config(self, model: Config, training: Config, data: dict) -> None:
+        """Records what the run is made of.
+
+        Args:
+            model: the model's configuration.
+            training: the training's.
+            data: fingerprints of the data, to know it again on resumption.
+        """
+        content = {
+            "model": {"name": type(model).__name__.removesuffix("Config").lower()} | model.to_dict(),
+            "training": training.to_dict(),
+            "data": data,
+        }
+        write_text(self.config, json.dumps(content, indent=2) + "\n")
+
+    def read_config(self) -> dict:
+        """The recorded configuration, as `write_config` took it.
+
+        Raises:
+            UserError: the folder holds no run, or its configuration is damaged.
+        """
+        try:
+            content = json.loads(self.config.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{self.path}: no run here, expected a folder written by fabir-train") from None
+        except ValueError as error:
+            raise UserError(f"{self.config}: the run's configuration is damaged: {error}") from error
+        if not isinstance(content, dict) or not {"model", "training", "data"} <= content.keys():
+            raise UserError(f"{self.config}: expected the fields model, training and data")
+        return content
+
+    def read_model_config(self) -> Config:
+        """The configuration of the run's model.
+
+        Raises:
+            UserError: the folder holds no run, or its configuration is damaged or of an unknown model.
+        """
+        values = dict(self.read_config()["model"])
+        name = values.pop("name", None)
+        if name not in _MODEL_NAMES:
+            raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(_MODEL_NAMES)}")
+        try:
+            return _MODEL_NAMES[name].from_dict(values)
+        except ConfigError as error:
+            raise UserError(f"{self.config}: {error}") from error

@@ -1,0 +1,35 @@
+"""The layers of the readers, in Keras alone: no TensorFlow import, so that they run on every Keras backend."""
+
+from fabir_tf.layers.character_embedding import CharacterEmbedding
+from fabir_tf.layers.convolutional_attention import ConvolutionalAttention
+from fabir_tf.layers.convolutional_selector import ConvolutionalSelector
+from fabir_tf.layers.decoupled_attention import DecoupledAttention
+from fabir_tf.layers.feed_forward import FeedForward
+from fabir_tf.layers.highway import Highway
+from fabir_tf.layers.linear_selector import LinearSelector
+from fabir_tf.layers.position_encoding import PositionEncoding
+from fabir_tf.layers.processing_layer import ProcessingLayer
+from fabir_tf.layers.reduction_layer import ReductionLayer
+from fabir_tf.layers.residual_norm import ResidualNorm
+from fabir_tf.layers.span_decoder import SpanDecoder
+from fabir_tf.layers.word_embedding import WordEmbedding
+
+# Heads that turn the processed passage into start and end logits, by their name in a configuration.
+SELECTORS = {"convolution": ConvolutionalSelector, "linear": LinearSelector}
+
+__all__ = [
+    "SELECTORS",
+    "CharacterEmbedding",
+    "ConvolutionalAttention",
+    "ConvolutionalSelector",
+    "DecoupledAttention",
+    "FeedForward",
+    "Highway",
+    "LinearSelector",
+    "PositionEncoding",
+    "ProcessingLayer",
+    "ReductionLayer",
+    "ResidualNorm",
+    "SpanDecoder",
+    "WordEmbedding",
+]

@@ -1,0 +1,91 @@
+import keras
+from keras import ops
+
+from fabir_tf.layers.masking import MASKED_LOGIT
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class CharacterEmbedding(keras.layers.Layer):
+    """A word's vector from its characters: embedding, convolution, max over time, tanh.
+
+        C = [c_1 ... c_n],   w_c = tanh( max_t (Conv(C, H) + b)_t )
+
+    `c_k` are learned vectors of `dim` values, `H` is a `kernel_size x dim x filters` kernel applied VALID. (tanh after
+    the maximum is the maximum after tanh, at a fraction of the cost.)
+
+    Masking: character id 0 is padding. A position of the convolution that reaches past a word's last character never
+    wins the maximum; a word shorter than the kernel has one position, filled up with zero vectors.
+
+    Args:
+        rows: rows of the character table, ids 1..rows; id 0 holds none and is a zero vector.
+        dim: length of a character vector.
+        kernel_size: characters seen at once.
+        filters: length of the result.
+        dropout: share of each character vector's values dropped in training.
+
+    Call arguments:
+        characters: int tensor `(batch, length, width)`.
+
+    Returns:
+        Float tensor `(batch, length, filters)`.
+
+    Example:
+        >>> CharacterEmbedding(rows=306)(np.ones((2, 7, 20), "int32")).shape
+        (2, 7, 100)
+
+    Reference: FABIR section III-A; thesis eq. 5.5 and 5.6.
+    """
+
+    def __init__(
+        self, rows: int, dim: int = 8, kernel_size: int = 5, filters: int = 100, dropout: float = 0.0, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.rows = rows
+        self.dim = dim
+        self.kernel_size = kernel_size
+        self.filters = filters
+        self.dropout = dropout
+        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.convolution = keras.layers.Conv1D(filters, kernel_size, name="convolution", dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        self.table = self.add_weight(
+            name="table", shape=(self.rows, self.dim), initializer=keras.initializers.RandomNormal(stddev=1.0)
+        )
+        self.convolution.build((None, None, self.dim))
+
+    def call(self, characters, training=None):
+        batch, length = ops.shape(characters)[:2]
+        characters = self._at_least_kernel_wide(characters)
+        # One row per word, (batch * length, width)
+        words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
+        vectors = self.drop(self._look_up(words), training=training)
+        windows = self.convolution(vectors)
+        windows = ops.where(self._real_windows(words, windows)[..., None], windows, MASKED_LOGIT)
+        return ops.tanh(ops.reshape(ops.max(windows, axis=1), (batch, length, self.filters)))
+
+    def _look_up(self, words):
+        vectors = ops.take(self.table, ops.maximum(words - 1, 0), axis=0)
+        return ops.where((words > 0)[..., None], vectors, ops.zeros_like(vectors))
+
+    def _real_windows(self, words, windows):
+        lengths = ops.sum(ops.cast(words > 0, "int32"), axis=1, keepdims=True)
+        last = ops.maximum(lengths - self.kernel_size, 0)
+        return ops.arange(ops.shape(windows)[1], dtype="int32")[None] <= last
+
+    def _at_least_kernel_wide(self, characters):
+        width = characters.shape[-1]
+        missing = self.kernel_size - 1 if width is None else max(self.kernel_size - width, 0)
+        return ops.pad(characters, ((0, 0), (0, 0), (0, missing))) if missing else characters
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:2], self.filters)
+
+    def get_config(self):
+        return super().get_config() | {
+            "rows": self.rows,
+            "dim": self.dim,
+            "kernel_size": self.kernel_size,
+            "filters": self.filters,
+            "dropout": self.dropout,
+        }

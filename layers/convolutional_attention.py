@@ -1,0 +1,146 @@
+import keras
+from keras import ops
+
+from fabir_tf.layers.masking import masked_softmax, zero_padding
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class ConvolutionalAttention(keras.layers.Layer):
+    """Multi-head attention whose logits are convolved across neighbouring tokens and across heads.
+
+        logits_i = (U W_U,i) (K W_K,i)^T
+        att_i    = softmax( Conv(logits, H)_i / sqrt(d_head) ) V W_V,i
+        att      = [att_1; ...; att_heads] W_O
+
+    `U`, `K`, `V` are `queries`, `keys`, `values`; `H` is one `h x w x heads x heads` kernel, h along the query axis and w
+    along the key axis, SAME, without bias. The paper's eq. 12 leaves the division by sqrt(d_head) unsaid. The
+    projections have biases.
+
+    The work is split in three steps, so that a variant overrides one: `score`, `weigh`, `apply_weights`.
+
+    Masking: explicit, `query_mask` and `key_mask`. Logits of padding enter the convolution as 0 and the softmax as
+    minus infinity; a padded row or column has weight exactly 0.
+
+    Args:
+        num_heads: heads; must divide the queries' features.
+        kernel_size: `(h, w)`, both odd, or None for plain multi-head attention.
+        depthwise: one `h x w` kernel per head instead of `heads x heads` of them.
+        softmax_axis: "key": each query's weights sum to 1 over the keys (row-wise). "query": each key distributes one
+            unit of weight over the queries (column-wise).
+        dropout: share of the weights dropped in training.
+
+    Call arguments:
+        queries: float tensor `(batch, queries, features)`.
+        keys: float tensor `(batch, keys, features)`.
+        values: float tensor `(batch, keys, value_features)`.
+        query_mask: boolean tensor `(batch, queries)`, true on real tokens.
+        key_mask: boolean tensor `(batch, keys)`.
+
+    Returns:
+        Float tensor `(batch, queries, value_features)`.
+
+    Raises:
+        ValueError: an even kernel, an unknown `softmax_axis`, or features that the heads do not divide.
+
+    Example:
+        >>> attention = ConvolutionalAttention(num_heads=4, softmax_axis="query")
+        >>> attention(passage, question, question, passage_mask, question_mask).shape
+        (75, 140, 100)
+
+    Reference: FABIR eq. 12 and section III-D2; thesis eq. 5.14.
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 4,
+        kernel_size: tuple[int, int] | None = (1, 5),
+        depthwise: bool = False,
+        softmax_axis: str = "key",
+        dropout: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if kernel_size is not None and (len(kernel_size) != 2 or any(size % 2 == 0 for size in kernel_size)):
+            raise ValueError(f"kernel_size must be two odd numbers or None. Received: kernel_size={kernel_size}")
+        if softmax_axis not in ("key", "query"):
+            raise ValueError(f"softmax_axis must be 'key' or 'query'. Received: softmax_axis={softmax_axis!r}")
+        self.num_heads = num_heads
+        self.kernel_size = None if kernel_size is None else tuple(kernel_size)
+        self.depthwise = depthwise
+        self.softmax_axis = softmax_axis
+        self.dropout = dropout
+        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+
+    def build(self, queries_shape, keys_shape, values_shape):
+        features, value_features = queries_shape[-1], values_shape[-1]
+        if features % self.num_heads or value_features % self.num_heads:
+            raise ValueError(
+                f"num_heads must divide the features of queries and values. Received: num_heads={self.num_heads}, "
+                f"features {features} and {value_features}"
+            )
+        self.head_dim = features // self.num_heads
+        self.query_map = self._dense("query", queries_shape, features)
+        self.key_map = self._dense("key", keys_shape, features)
+        self.value_map = self._dense("value", values_shape, value_features)
+        self.output_map = self._dense("output", values_shape, value_features)
+        if self.kernel_size is not None:
+            outputs = 1 if self.depthwise else self.num_heads
+            self.kernel = self.add_weight(
+                name="kernel", shape=(*self.kernel_size, self.num_heads, outputs), initializer="glorot_uniform"
+            )
+
+    def call(self, queries, keys, values, query_mask, key_mask, training=None):
+        logits = self.score(queries, keys, query_mask, key_mask)
+        weights = self.weigh(logits, query_mask, key_mask)
+        weights = self.drop(weights, training=training)
+        return self.output_map(self.apply_weights(weights, self.value_map(values)))
+
+    def score(self, queries, keys, query_mask, key_mask):
+        """Convolved and scaled logits, `(batch, heads, queries, keys)`."""
+        # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
+        queries = zero_padding(self.query_map(queries), query_mask) / self.head_dim**0.5
+        keys = zero_padding(self.key_map(keys), key_mask)
+        logits = ops.matmul(self._split_heads(queries), ops.transpose(self._split_heads(keys), (0, 1, 3, 2)))
+        return logits if self.kernel_size is None else self._convolve(logits)
+
+    def weigh(self, logits, query_mask, key_mask):
+        """Attention weights, `(batch, heads, queries, keys)`, 0 on every padded row and column."""
+        mask = ops.logical_and(query_mask[:, None, :, None], key_mask[:, None, None, :])
+        weights = masked_softmax(logits, mask, axis=-1 if self.softmax_axis == "key" else -2)
+        return ops.cast(weights, self.compute_dtype)
+
+    def apply_weights(self, weights, values):
+        """Each head's weighted sum of its part of `values`, the heads side by side."""
+        mixed = ops.transpose(ops.matmul(weights, self._split_heads(values)), (0, 2, 1, 3))
+        return ops.reshape(mixed, (*ops.shape(mixed)[:2], values.shape[-1]))
+
+    def _convolve(self, logits):
+        # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel has.
+        logits = ops.transpose(logits, (0, 2, 3, 1))
+        convolve = ops.depthwise_conv if self.depthwise else ops.conv
+        kernel = ops.cast(self.kernel, logits.dtype)
+        logits = convolve(logits, kernel, strides=1, padding="same", data_format="channels_last")
+        return ops.transpose(logits, (0, 3, 1, 2))
+
+    def _split_heads(self, x):
+        """`(batch, length, features)` -> `(batch, heads, length, features / heads)`."""
+        batch, length = ops.shape(x)[:2]
+        heads = ops.reshape(x, (batch, length, self.num_heads, x.shape[-1] // self.num_heads))
+        return ops.transpose(heads, (0, 2, 1, 3))
+
+    def _dense(self, name, input_shape, units):
+        dense = keras.layers.Dense(units, name=name, dtype=self.dtype_policy)
+        dense.build(input_shape)
+        return dense
+
+    def compute_output_shape(self, queries_shape, keys_shape, values_shape):
+        return (*queries_shape[:-1], values_shape[-1])
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "kernel_size": self.kernel_size,
+            "depthwise": self.depthwise,
+            "softmax_axis": self.softmax_axis,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,57 @@
+import keras
+
+from fabir_tf.layers.masking import mask_logits, zero_padding
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class ConvolutionalSelector(keras.layers.Layer):
+    """Start and end logits from two convolutions over the passage.
+
+        [y_1; y_2] = Conv( relu(Conv(P, H_1) + b_1), H_2 ) + b_2
+
+    Masking: explicit, `passage_mask`. Padding enters both convolutions as 0 and leaves with the logit -1e9.
+
+    Args:
+        filters: width between the two convolutions.
+        kernel_size: tokens seen by each convolution, SAME.
+        dropout: share of the values dropped in front of each convolution in training.
+
+    Call arguments:
+        passage: float tensor `(batch, passage, d_model)`.
+        passage_mask: boolean tensor `(batch, passage)`, true on real tokens.
+
+    Returns:
+        Start and end logits, two float32 tensors `(batch, passage)`.
+
+    Example:
+        >>> start, end = ConvolutionalSelector()(passage, passage_mask)
+
+    Reference: FABIR section III-G; thesis eq. 5.20.
+    """
+
+    def __init__(self, filters: int = 32, kernel_size: int = 9, dropout: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.dropout = dropout
+        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.hidden = keras.layers.Conv1D(
+            filters, kernel_size, padding="same", activation="relu", name="hidden", dtype=self.dtype_policy
+        )
+        self.borders = keras.layers.Conv1D(2, kernel_size, padding="same", name="borders", dtype=self.dtype_policy)
+
+    def build(self, passage_shape):
+        self.hidden.build(passage_shape)
+        self.borders.build((*passage_shape[:-1], self.filters))
+
+    def call(self, passage, passage_mask, training=None):
+        hidden = self.hidden(self.drop(zero_padding(passage, passage_mask), training=training))
+        logits = self.borders(self.drop(zero_padding(hidden, passage_mask), training=training))
+        return mask_logits(logits[..., 0], passage_mask), mask_logits(logits[..., 1], passage_mask)
+
+    def compute_output_shape(self, passage_shape):
+        return passage_shape[:-1], passage_shape[:-1]
+
+    def get_config(self):
+        config = {"filters": self.filters, "kernel_size": self.kernel_size, "dropout": self.dropout}
+        return super().get_config() | config

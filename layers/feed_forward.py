@@ -1,0 +1,45 @@
+import keras
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class FeedForward(keras.layers.Layer):
+    """A network with one hidden layer, applied to each token.
+
+        x_out = relu(x W_1 + b_1) W_2 + b_2
+
+    Masking: none is needed, each token is transformed alone.
+
+    Args:
+        hidden_dim: width of the hidden layer.
+
+    Call arguments:
+        x: float tensor `(batch, length, features)`.
+
+    Returns:
+        Float tensor of the same shape.
+
+    Example:
+        >>> FeedForward(hidden_dim=200)(np.zeros((2, 7, 100))).shape
+        (2, 7, 100)
+
+    Reference: FABIR eq. 15.
+    """
+
+    def __init__(self, hidden_dim: int, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+
+    def build(self, input_shape):
+        self.hidden = keras.layers.Dense(self.hidden_dim, "relu", name="hidden", dtype=self.dtype_policy)
+        self.output_map = keras.layers.Dense(input_shape[-1], name="output", dtype=self.dtype_policy)
+        self.hidden.build(input_shape)
+        self.output_map.build((*input_shape[:-1], self.hidden_dim))
+
+    def call(self, x):
+        return self.output_map(self.hidden(x))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return super().get_config() | {"hidden_dim": self.hidden_dim}

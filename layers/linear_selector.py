@@ -1,0 +1,47 @@
+import keras
+
+from fabir_tf.layers.masking import mask_logits
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class LinearSelector(keras.layers.Layer):
+    """Start and end logits from one weight vector each.
+
+        y_1 = P v_1,   y_2 = P v_2
+
+    Masking: explicit, `passage_mask`. Padding leaves with the logit -1e9.
+
+    Args:
+        dropout: share of the passage's values dropped in training.
+
+    Call arguments:
+        passage: float tensor `(batch, passage, d_model)`.
+        passage_mask: boolean tensor `(batch, passage)`, true on real tokens.
+
+    Returns:
+        Start and end logits, two float32 tensors `(batch, passage)`.
+
+    Example:
+        >>> start, end = LinearSelector()(passage, passage_mask)
+
+    Reference: thesis eq. 5.19.
+    """
+
+    def __init__(self, dropout: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.dropout = dropout
+        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.borders = keras.layers.Dense(2, use_bias=False, name="borders", dtype=self.dtype_policy)
+
+    def build(self, passage_shape):
+        self.borders.build(passage_shape)
+
+    def call(self, passage, passage_mask, training=None):
+        logits = self.borders(self.drop(passage, training=training))
+        return mask_logits(logits[..., 0], passage_mask), mask_logits(logits[..., 1], passage_mask)
+
+    def compute_output_shape(self, passage_shape):
+        return passage_shape[:-1], passage_shape[:-1]
+
+    def get_config(self):
+        return super().get_config() | {"dropout": self.dropout}

@@ -1,0 +1,206 @@
+"""SQuAD data as arrays: every passage tokenised once, every distinct token looked up once."""
+
+import dataclasses
+import hashlib
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from fabir_tf.pipelines.files import replacing
+from fabir_tf.pipelines.squad import SquadData
+from fabir_tf.pipelines.tokenizer import TOKENIZER_VERSION, Tokens, tokenize
+from fabir_tf.pipelines.vocabulary import Vocabulary
+
+# Bumped when the arrays below change their meaning.
+_LAYOUT = "1"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenisedTexts:
+    """Texts as rows of token types; a type is a distinct token, case kept, and type 0 is padding.
+
+    Attributes:
+        types: the text of type 1, 2, ...
+        tokens: int32 `(tokens,)`, the types of all texts, one text after the other.
+        starts, ends: int32 `(tokens,)`, the tokens' character offsets in their text.
+        splits: int64 `(texts + 1,)`, text i holds the tokens `splits[i]` to `splits[i + 1]`.
+    """
+
+    types: list[str]
+    tokens: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    splits: np.ndarray
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text, int64 `(texts,)`."""
+        return np.diff(self.splits)
+
+    def tokens_of(self, text: int) -> Tokens:
+        """One text's tokens as the tokeniser gave them."""
+        part = slice(self.splits[text], self.splits[text + 1])
+        words = [self.types[type_id - 1] for type_id in self.tokens[part]]
+        return Tokens(words, self.starts[part].tolist(), self.ends[part].tolist())
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenisedData:
+    """A SQuAD dataset, tokenised: its texts are the passages, then the questions."""
+
+    data: SquadData
+    texts: TokenisedTexts
+
+    @cached_property
+    def question_passages(self) -> np.ndarray:
+        """The passage of each question, int64 `(questions,)`."""
+        return np.array([question.passage for question in self.data.questions], np.int64)
+
+    @cached_property
+    def passage_lengths(self) -> np.ndarray:
+        """Tokens of each passage, int64 `(passages,)`."""
+        return self.texts.lengths[: len(self.data.passages)]
+
+    @cached_property
+    def question_lengths(self) -> np.ndarray:
+        """Tokens of each question, int64 `(questions,)`."""
+        return self.texts.lengths[len(self.data.passages) :]
+
+    def token_counts(self) -> Counter[str]:
+        """How often each token occurs, those of a passage counted once per question asked of it."""
+        asked = np.bincount(self.question_passages, minlength=len(self.data.passages))
+        repeats = np.concatenate([asked, np.ones(len(self.data.questions), np.int64)])
+        weights = np.repeat(repeats, self.texts.lengths)
+        counts = np.bincount(self.texts.tokens, weights=weights, minlength=len(self.texts.types) + 1)
+        return Counter(
+            {word: int(count) for word, count in zip(self.texts.types, counts[1:], strict=True) if count}
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedData:
+    """Tokenised data with the ids of every token type.
+
+    Attributes:
+        tokenised: the tokens.
+        type_words: int32 `(types + 1,)`, the word id of each type; 0 for padding.
+        type_characters: int32 `(types + 1, width)`, its character ids.
+    """
+
+    tokenised: TokenisedData
+    type_words: np.ndarray
+    type_characters: np.ndarray
+
+
+def tokenise_texts(texts: list[str], log: Callable[[str], None] | None = None) -> TokenisedTexts:
+    """Tokenises texts into arrays.
+
+    Args:
+        texts: any strings.
+        log: told of the progress, every 10,000 texts.
+
+    Returns:
+        The tokens of every text, in order.
+    """
+    index: dict[str, int] = {}
+    tokens, starts, ends, splits = [], [], [], [0]
+    for number, text in enumerate(texts, 1):
+        found = tokenize(text)
+        tokens.append(np.array([index.setdefault(word, len(index) + 1) for word in found.words], np.int32))
+        starts.append(np.array(found.starts, np.int32))
+        ends.append(np.array(found.ends, np.int32))
+        splits.append(splits[-1] + len(found.words))
+        if log and number % 10_000 == 0:
+            log(f"tokenised {number:,} of {len(texts):,} texts")
+    flat = [np.concatenate(arrays or [np.zeros(0, np.int32)]) for arrays in (tokens, starts, ends)]
+    return TokenisedTexts(list(index), *flat, np.array(splits, np.int64))
+
+
+def tokenise(
+    data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], None] = print
+) -> TokenisedData:
+    """Tokenises a dataset, or reads its tokens from the cache.
+
+    Args:
+        data: passages and questions.
+        cache_dir: where tokens are kept between runs, keyed by the texts and the tokeniser's version; None keeps none.
+            A file that is damaged or cannot be written is said through `log`, and the work is done again.
+        log: told of the progress.
+
+    Returns:
+        The tokenised dataset.
+    """
+    texts = [*data.passages, *(question.text for question in data.questions)]
+    if cache_dir is None:
+        return TokenisedData(data, tokenise_texts(texts, log))
+    path = Path(cache_dir).expanduser() / f"tokens-{_fingerprint(texts)}.npz"
+    cached = _read_cache(path, len(texts), log)
+    if cached is None:
+        cached = tokenise_texts(texts, log)
+        _write_cache(path, cached, log)
+    return TokenisedData(data, cached)
+
+
+def encode(tokenised: TokenisedData, vocabulary: Vocabulary, word_characters: int) -> EncodedData:
+    """Looks every distinct token up in a vocabulary.
+
+    Args:
+        tokenised: the tokens.
+        vocabulary: ids of words and characters.
+        word_characters: characters kept of a token.
+
+    Returns:
+        The tokens with their ids.
+    """
+    types = tokenised.texts.types
+    words = np.concatenate([np.zeros(1, np.int32), vocabulary.word_ids(types)])
+    padding = np.zeros((1, word_characters), np.int32)
+    characters = vocabulary.character_ids(types, word_characters) if types else padding[:0]
+    return EncodedData(tokenised, words, np.concatenate([padding, characters]))
+
+
+def _fingerprint(texts: list[str]) -> str:
+    digest = hashlib.sha256(f"{_LAYOUT} {TOKENIZER_VERSION}".encode())
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        digest.update(f" {len(raw)} ".encode() + raw)
+    return digest.hexdigest()[:32]
+
+
+def _read_cache(path: Path, texts: int, log: Callable[[str], None]) -> TokenisedTexts | None:
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            # Tokens hold no line break: white space separates them.
+            types = arrays["types"].tobytes().decode("utf-8", "surrogatepass").split("\n") if arrays["types"].size else []
+            cached = TokenisedTexts(types, *(arrays[name] for name in ("tokens", "starts", "ends", "splits")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        log(f"the cached tokens in {path} cannot be read ({error}); tokenising again")
+        return None
+    if not _is_consistent(cached, texts):
+        log(f"the cached tokens in {path} do not fit the data; tokenising again")
+        return None
+    return cached
+
+
+def _is_consistent(cached: TokenisedTexts, texts: int) -> bool:
+    total = int(cached.splits[-1]) if len(cached.splits) else -1
+    sizes = {len(cached.tokens), len(cached.starts), len(cached.ends), total}
+    in_range = total <= 0 or 1 <= cached.tokens.min() <= cached.tokens.max() <= len(cached.types)
+    return len(cached.splits) == texts + 1 and len(sizes) == 1 and in_range
+
+
+def _write_cache(path: Path, texts: TokenisedTexts, log: Callable[[str], None]) -> None:
+    types = np.frombuffer("\n".join(texts.types).encode("utf-8", "surrogatepass"), np.uint8)
+    arrays = {name: getattr(texts, name) for name in ("tokens", "starts", "ends", "splits")}
+    try:
+        with replacing(path) as file:
+            np.savez(file, types=types, **arrays)
+    except OSError as error:
+        log(f"the tokens cannot be cached in {path} ({error.strerror}); going on without")

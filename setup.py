@@ -1,0 +1,50 @@
+"""Installs fabir_tf; layers/, pipelines/ and export/ import as fabir_tf.layers, fabir_tf.pipelines, fabir_tf.export."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+MAPPED = ("layers", "pipelines", "export")
+
+packages = find_packages(include=["fabir_tf", "fabir_tf.*"])
+package_dir = {"fabir_tf": "fabir_tf"}
+for folder in MAPPED:
+    package_dir[f"fabir_tf.{folder}"] = folder
+    packages += [f"fabir_tf.{name}" for name in find_packages(include=[folder, f"{folder}.*"])]
+
+setup(
+    name="fabir_tf",
+    version="0.1.0",
+    description="A small, fast question-answering reader built on attention alone, in TensorFlow and Keras 3",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=packages,
+    package_dir=package_dir,
+    package_data={"fabir_tf.pipelines": ["bundled/*"]},
+    install_requires=[
+        "absl-py",
+        "importlib_resources",  # imported by tensorflow-datasets, missing from its requirements
+        "nltk",
+        "numpy",
+        "tensorflow>=2.17",
+        "tensorflow-datasets",
+    ],
+    extras_require={
+        # What the test command needs: the runner, the linter, the second backend of the layer tests,
+        # random text for the property tests, and what executes the notebook with its pictures.
+        "test": ["pytest", "ruff", "hypothesis", "jax[cpu]", "ipykernel", "matplotlib", "nbclient", "nbformat"],
+        # Pictures: the quickstart notebook and the learning curve of benchmarks/.
+        "plot": ["matplotlib"],
+        # The progress of a run in a browser, `tensorboard --logdir RUN_DIR`; writing it needs no extra.
+        "tensorboard": ["tensorboard"],
+    },
+    entry_points={
+        "console_scripts": [
+            "fabir-train = fabir_tf.commands.train:run",
+            "fabir-evaluate = fabir_tf.commands.evaluate:run",
+            "fabir-predict = fabir_tf.commands.predict:run",
+        ]
+    },
+)

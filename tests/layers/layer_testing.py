@@ -1,0 +1,406 @@
+"""What every layer has to pass, whichever Keras backend runs.
+
+A layer is described by its class, its configuration and its call arguments: a dictionary of NumPy arrays by argument
+name, in the order of the layer's `call`. Float arrays are float32, ids int32, masks boolean.
+
+- `run_layer_test`: configuration, rebuild, symbolic calls, saving, one training step, under one dtype policy.
+- `check_forward`: outputs against an oracle in float64.
+- `check_gradients`: gradients of inputs and weights against finite differences of the oracle.
+- `check_padding`: nothing that stands under a mask, nor how much of it, changes a real token's output.
+"""
+
+import inspect
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+PUBLISHED_PARAMETERS = 1_377_750  # besides the rows of the two embedding tables
+
+
+# === Describing layers and data ===
+
+
+def mask_of(lengths, width):
+    """Boolean `(batch, width)`, the first `lengths[b]` of each row true."""
+    return np.arange(width)[None] < np.asarray(lengths)[:, None]
+
+
+def normal(*shape, seed, scale=1.0):
+    """Float32 random values."""
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype("float32")
+
+
+def as_tuple(outputs):
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+
+def as_arrays(outputs):
+    """Whatever a layer returns as a tuple of NumPy arrays, half precision widened to float32."""
+    return tuple(_to_numpy(output) for output in as_tuple(outputs))
+
+
+def _to_numpy(tensor):
+    if keras.backend.standardize_dtype(tensor.dtype) in ("bfloat16", "float16"):
+        tensor = ops.cast(tensor, "float32")
+    return ops.convert_to_numpy(tensor)
+
+
+def built(layer, inputs, seed=1, scale=0.5):
+    """The layer after one call, each of its weights replaced by its own random values."""
+    layer(**inputs)
+    rng = np.random.default_rng(seed)
+    for weight in layer.weights:
+        if "seed_generator" not in weight.path:
+            weight.assign((scale * rng.standard_normal(weight.shape)).astype(weight.dtype))
+    return layer
+
+
+def weights_of(layer, root=None):
+    """The layer's weights in float64, by their names inside it."""
+    return {
+        name_of(weight, root or layer.name): _to_numpy(weight.value).astype("float64")
+        for weight in layer.weights
+        if "seed_generator" not in weight.path
+    }
+
+
+def name_of(weight, root):
+    """A weight's path inside the layer called `root`."""
+    return weight.path.split(f"{root}/", 1)[1]
+
+
+def parameters(layer):
+    return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
+
+
+# === Gradients, on whichever backend ===
+
+
+def value_and_gradients(layer, inputs, projections, training=False):
+    """sum(outputs * projections) and its gradients.
+
+    Args:
+        layer: a built layer.
+        inputs: its call arguments.
+        projections: an array per float output, None for the others.
+
+    Returns:
+        The sum, and a dictionary of float64 arrays: the gradients of the float inputs by argument name and of the
+        trainable weights by weight name.
+    """
+    floats = {name: value for name, value in inputs.items() if value.dtype.kind == "f"}
+    others = {name: value for name, value in inputs.items() if name not in floats}
+    backend = {"tensorflow": _gradients_tensorflow, "jax": _gradients_jax}[keras.backend.backend()]
+    value, input_gradients, weight_gradients = backend(layer, floats, others, projections, training)
+    names = list(floats) + [name_of(weight, layer.name) for weight in layer.trainable_weights]
+    gradients = dict(zip(names, [*input_gradients, *weight_gradients], strict=True))
+    return float(_to_numpy(value)), {name: _to_numpy(value).astype("float64") for name, value in gradients.items()}
+
+
+def _project(outputs, projections):
+    return sum(
+        ops.sum(ops.cast(output, "float32") * projection)
+        for output, projection in zip(as_tuple(outputs), projections, strict=True)
+        if projection is not None
+    )
+
+
+def _gradients_tensorflow(layer, floats, others, projections, training):
+    import tensorflow as tf
+
+    arguments = {"training": training} if _takes_training(layer) else {}
+    tensors = {name: tf.convert_to_tensor(value) for name, value in floats.items()}
+    variables = [weight.value for weight in layer.trainable_weights]
+    with tf.GradientTape() as tape:
+        tape.watch(list(tensors.values()))
+        value = _project(layer(**tensors, **others, **arguments), projections)
+    sources = [*tensors.values(), *variables]
+    gradients = tape.gradient(value, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return value, gradients[: len(tensors)], gradients[len(tensors) :]
+
+
+def _gradients_jax(layer, floats, others, projections, training):
+    import jax
+
+    arguments = {"training": training} if _takes_training(layer) else {}
+    frozen = [weight.value for weight in layer.non_trainable_variables]
+
+    def projected(tensors, trainable):
+        outputs, _ = layer.stateless_call(trainable, frozen, **tensors, **others, **arguments)
+        return _project(outputs, projections)
+
+    trainable = [weight.value for weight in layer.trainable_variables]
+    tensors = {name: ops.convert_to_tensor(value) for name, value in floats.items()}
+    value, (inputs, weights) = jax.value_and_grad(projected, argnums=(0, 1))(tensors, trainable)
+    return value, [inputs[name] for name in floats], weights
+
+
+def _takes_training(layer):
+    return "training" in inspect.signature(layer.call).parameters
+
+
+# === Against an oracle ===
+
+
+def check_forward(layer, inputs, oracle, real=None, tolerance=1e-5):
+    """Compares the outputs with `oracle(weights, **inputs)` in float64.
+
+    Args:
+        layer: a built layer.
+        inputs: its call arguments.
+        oracle: function of the weights' dictionary and the call arguments.
+        real: a boolean array per output, false where an output stands under a mask and means nothing.
+        tolerance: absolute and relative.
+    """
+    outputs = as_arrays(layer(**inputs))
+    expected = as_tuple(oracle(weights_of(layer), **_float64(inputs)))
+    assert len(outputs) == len(expected)
+    for output, wanted, where in zip(outputs, expected, _where(real, outputs), strict=True):
+        assert output.shape == wanted.shape
+        np.testing.assert_allclose(output[where], wanted[where], rtol=tolerance, atol=tolerance)
+
+
+def check_gradients(layer, inputs, oracle, real=None, samples=4, tolerance=2e-4, step=1e-6):
+    """Compares the gradients of a random projection of the real outputs with central differences of the oracle.
+
+    `samples` entries of every float input and of every trainable weight are compared. `tolerance` is relative, to the
+    larger of the entry and of the tensor's mean magnitude of gradient.
+    """
+    outputs = as_arrays(layer(**inputs))
+    rng = np.random.default_rng(5)
+    projections = [
+        rng.standard_normal(output.shape).astype("float32") * where
+        for output, where in zip(outputs, _where(real, outputs), strict=True)
+    ]
+    _, gradients = value_and_gradients(layer, inputs, projections)
+    weights, inputs = weights_of(layer), _float64(inputs)
+
+    def projected():
+        return sum(
+            (output * projection).sum()
+            for output, projection in zip(as_tuple(oracle(weights, **inputs)), projections, strict=True)
+        )
+
+    for name, gradient in gradients.items():
+        assert np.isfinite(gradient).all(), name
+        array = inputs[name] if name in inputs else weights[name]
+        assert gradient.shape == array.shape, name
+        scale = np.abs(gradient).mean()
+        for flat in rng.choice(array.size, size=min(samples, array.size), replace=False):
+            index = np.unravel_index(flat, array.shape)
+            centre = array[index]
+            array[index] = centre + step
+            above = projected()
+            array[index] = centre - step
+            below = projected()
+            array[index] = centre
+            wanted = (above - below) / (2 * step)
+            allowed = tolerance * max(abs(wanted), scale, 1e-3)
+            assert abs(gradient[index] - wanted) < allowed, f"{name}{list(index)}: {gradient[index]} is not {wanted}"
+
+
+def _float64(inputs):
+    return {name: value.astype("float64") if value.dtype.kind == "f" else value for name, value in inputs.items()}
+
+
+def _where(real, outputs):
+    if real is None:
+        return [np.ones(output.shape, bool) for output in outputs]
+    assert len(real) == len(outputs)
+    return [_as_mask_of(where, output) for where, output in zip(real, outputs, strict=True)]
+
+
+def _as_mask_of(where, output):
+    """A mask over the first axes of an output, on all of its entries."""
+    return np.broadcast_to(where.reshape(where.shape + (1,) * (output.ndim - where.ndim)), output.shape)
+
+
+# === Padding ===
+
+
+def check_padding(layer, inputs, lengths, axes, output_axes, tolerance=1e-5):
+    """Real outputs are the same alone, behind any padding, over any garbage, and beside longer neighbours.
+
+    Args:
+        layer: a built layer.
+        inputs: call arguments of a batch; one example is the first `lengths[text]` tokens of a row.
+        lengths: text name -> real tokens of each row.
+        axes: argument name -> text name of its second axis.
+        output_axes: text name of each output's second axis.
+        tolerance: absolute and relative.
+    """
+    batched = as_arrays(layer(**inputs))
+    rows = len(next(iter(lengths.values())))
+    for row in range(rows):
+        own = {text: values[row] for text, values in lengths.items()}
+        alone = as_arrays(layer(**{name: value[row : row + 1, : own[axes[name]]] for name, value in inputs.items()}))
+        _assert_same(alone, [output[row : row + 1] for output in batched], own, output_axes, tolerance)
+        for seed, extra in enumerate(_extras(own)):
+            padded = {
+                name: _extended(value[row : row + 1, : own[axes[name]]], extra[axes[name]], seed)
+                for name, value in inputs.items()
+            }
+            _assert_same(alone, as_arrays(layer(**padded)), own, output_axes, tolerance)
+
+
+def _extras(texts):
+    """How many tokens of padding to append to which text: to each alone, and to all."""
+    amounts = [dict.fromkeys(texts, 1), dict.fromkeys(texts, 19)]
+    if len(texts) > 1:
+        amounts += [{text: 3 if text == chosen else 0 for text in texts} for chosen in texts]
+    return amounts
+
+
+def _extended(array, extra, seed):
+    """The array with `extra` tokens behind it: false in a mask, 0 in ids, garbage in vectors."""
+    shape = (array.shape[0], extra, *array.shape[2:])
+    if array.dtype.kind == "f":
+        padding = normal(*shape, seed=seed, scale=1000.0)
+    else:
+        padding = np.zeros(shape, array.dtype)
+    return np.concatenate([array, padding], axis=1)
+
+
+def _assert_same(expected, outputs, lengths, output_axes, tolerance):
+    for wanted, output, text in zip(expected, outputs, output_axes, strict=True):
+        length = lengths[text]
+        np.testing.assert_allclose(output[:, :length], wanted[:, :length], rtol=tolerance, atol=tolerance)
+
+
+# === Conformance ===
+
+
+def run_layer_test(cls, config, inputs, policy="float32", output_dtypes=None, float32_outputs=False):
+    """What holds for every layer, under one dtype policy.
+
+    Args:
+        cls: the layer's class.
+        config: its arguments, each different from its default, so that one that is not stored is noticed.
+        inputs: its call arguments; the last row of every mask all false.
+        policy: dtype policy.
+        output_dtypes: of the outputs; the policy's compute dtype when None.
+        float32_outputs: short for float32 whatever the policy.
+    """
+    _check_every_argument_is_tested(cls, config)
+    layer = built(cls(**config, dtype=policy, name="tested"), inputs)
+    outputs = layer(**inputs)
+    if output_dtypes is None:
+        dtype = "float32" if float32_outputs else layer.compute_dtype
+        output_dtypes = [dtype] * len(as_tuple(outputs))
+    dtypes = [keras.backend.standardize_dtype(output.dtype) for output in as_tuple(outputs)]
+    assert dtypes == list(output_dtypes)
+    assert {weight.dtype for weight in layer.trainable_weights} <= {"float32"}
+    _check_config(cls, layer, inputs)
+    _check_symbolic(layer, inputs, outputs)
+    _check_saving(layer, inputs)
+    if layer.trainable_weights:
+        _check_training_step(layer, inputs)
+
+
+def _check_every_argument_is_tested(cls, config):
+    for name, parameter in _arguments_of(cls).items():
+        assert name in config, f"the test gives no {name}"
+        assert config[name] != parameter.default, f"the test gives {name} its default"
+
+
+def _arguments_of(cls):
+    """All arguments of a layer's constructors, those behind **kwargs included."""
+    found = {}
+    for ancestor in cls.__mro__:
+        if ancestor is keras.layers.Layer:
+            return found
+        if "__init__" in vars(ancestor):
+            own = inspect.signature(ancestor.__init__).parameters
+            found = {name: own[name] for name in own if name not in ("self", "kwargs")} | found
+    raise AssertionError(f"{cls.__name__} is no Keras layer")
+
+
+def _check_config(cls, layer, inputs):
+    text = json.dumps(layer.get_config())
+    assert set(_arguments_of(cls)) <= set(json.loads(text)), "an argument is missing in the configuration"
+    clone = cls.from_config(json.loads(text))
+    assert json.dumps(clone.get_config()) == text
+    serialized = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    assert isinstance(keras.saving.deserialize_keras_object(serialized), cls)
+    clone(**inputs)
+    clone.set_weights(layer.get_weights())
+    _assert_equal_outputs(clone(**inputs), layer(**inputs))
+
+
+def _check_symbolic(layer, inputs, outputs):
+    """Symbolic calls and `compute_output_shape` agree with the eager call, with known and with unknown dimensions."""
+    actual = [(tuple(output.shape), keras.backend.standardize_dtype(output.dtype)) for output in as_tuple(outputs)]
+    symbols = {name: keras.KerasTensor(value.shape, value.dtype.name) for name, value in inputs.items()}
+    assert [(output.shape, output.dtype) for output in as_tuple(layer(**symbols))] == actual
+    assert _computed_shapes(layer, [value.shape for value in inputs.values()]) == [shape for shape, _ in actual]
+
+    unknown = {name: _unknown_lengths(value) for name, value in inputs.items()}
+    symbols = {name: keras.KerasTensor(shape, inputs[name].dtype.name) for name, shape in unknown.items()}
+    shapes = [output.shape for output in as_tuple(layer(**symbols))]
+    for shape, (known, _) in zip(shapes, actual, strict=True):
+        assert len(shape) == len(known)
+        assert shape[0] is None
+        assert all(size in (None, wanted) for size, wanted in zip(shape, known, strict=True))
+    assert _computed_shapes(layer, unknown.values()) == shapes
+
+
+def _unknown_lengths(array):
+    """Batch and length unknown, as in the readers; features and a word's characters are known."""
+    return (None, None, *array.shape[2:])
+
+
+def _computed_shapes(layer, shapes):
+    """`compute_output_shape` takes a shape for each tensor, but none for the masks."""
+    count = len(inspect.signature(layer.compute_output_shape).parameters)
+    shapes = layer.compute_output_shape(*[tuple(shape) for shape in shapes][:count])
+    return [tuple(shape) for shape in (shapes if isinstance(shapes[0], tuple | list) else [shapes])]
+
+
+def _check_saving(layer, inputs):
+    """A functional model around the layer comes back from a `.keras` file with every weight in its place."""
+    import tempfile
+    from pathlib import Path
+
+    symbols = {name: keras.Input(_unknown_lengths(value)[1:], name=name, dtype=value.dtype.name) for name, value in inputs.items()}
+    model = keras.Model(symbols, list(as_tuple(layer(**symbols))))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.keras"
+        model.save(path)
+        loaded = keras.saving.load_model(path)
+    weights, loaded_weights = model.get_weights(), loaded.get_weights()
+    assert len(weights) == len(loaded_weights)
+    for weight, loaded_weight in zip(weights, loaded_weights, strict=True):
+        np.testing.assert_array_equal(weight, loaded_weight)
+    _assert_equal_outputs(loaded(inputs), layer(**inputs))
+
+
+def _check_training_step(layer, inputs):
+    """Loss and gradients are finite, dropout switched on; a step of Adam moves every weight to a finite value."""
+    outputs = as_arrays(layer(**inputs))
+    rng = np.random.default_rng(3)
+    # Padding's logits of -1e9 would drown the others.
+    projections = [rng.standard_normal(output.shape).astype("float32") * (np.abs(output) < 1e8) for output in outputs]
+    loss, gradients = value_and_gradients(layer, inputs, projections, training=True)
+    assert np.isfinite(loss)
+    for name, gradient in gradients.items():
+        assert np.isfinite(gradient).all(), f"gradient of {name}"
+    before = [_to_numpy(weight.value) for weight in layer.trainable_weights]
+    optimizer = keras.optimizers.Adam(0.01)
+    steps = [gradients[name_of(weight, layer.name)] for weight in layer.trainable_weights]
+    optimizer.build(layer.trainable_weights)
+    optimizer.apply([ops.convert_to_tensor(step, "float32") for step in steps], layer.trainable_weights)
+    for weight, old in zip(layer.trainable_weights, before, strict=True):
+        new = _to_numpy(weight.value)
+        assert np.isfinite(new).all(), weight.path
+        assert (new != old).any(), f"{weight.path} does not learn"
+    for output in as_arrays(layer(**inputs)):
+        assert np.isfinite(output).all()
+
+
+def _assert_equal_outputs(outputs, expected):
+    for output, wanted in zip(as_arrays(outputs), as_arrays(expected), strict=True):
+        np.testing.assert_allclose(output, wanted, rtol=1e-6, atol=1e-6)

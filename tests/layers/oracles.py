@@ -1,0 +1,292 @@
+"""FABIR's equations in NumPy float64, written from the paper and the thesis: what the layers are compared with.
+
+Nothing here is shared with the layers' code, and speed does not matter. `weights` is always a dictionary of arrays by
+their names inside a layer, such as `"query/kernel"`; `part` takes the weights of a sublayer out of it. A mask is
+boolean, true on real tokens.
+"""
+
+import itertools
+
+import numpy as np
+
+
+def part(weights, name):
+    """The weights of one sublayer, by their names inside it."""
+    return {key[len(name) + 1 :]: value for key, value in weights.items() if key.startswith(name + "/")}
+
+
+def affine(x, weights):
+    return x @ weights["kernel"] + weights["bias"]
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def log_softmax(logits):
+    """Of one vector."""
+    shifted = logits - logits.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+def masked_softmax(logits, mask, axis):
+    """exp(l) / sum(exp(l)) over the real entries of an axis; 0 elsewhere and where an axis holds no real entry."""
+    logits, mask = (np.moveaxis(array, axis, -1) for array in (logits, np.broadcast_to(mask, np.shape(logits))))
+    weights = np.zeros(logits.shape)
+    for index in np.ndindex(logits.shape[:-1]):
+        real = mask[index]
+        if real.any():
+            weights[index][real] = np.exp(log_softmax(logits[index][real].astype("float64")))
+    return np.moveaxis(weights, -1, axis)
+
+
+def word_embedding(words, weights):
+    """A zero vector for id 0, then the trainable rows, then the frozen rows; one linear map on all of them."""
+    rows = [*weights["trainable_table"], *weights.get("frozen_table", [])]
+    dim = weights["trainable_table"].shape[-1]
+    vectors = np.zeros((*words.shape, dim))
+    for index in np.ndindex(words.shape):
+        if words[index] > 0:
+            vectors[index] = rows[words[index] - 1]
+    return affine(vectors, part(weights, "projection"))
+
+
+def character_embedding(characters, weights):
+    """Thesis eq. 5.5 to 5.7: tanh of the maximum over the VALID positions of a word's own characters."""
+    kernel, bias = weights["convolution/kernel"], weights["convolution/bias"]
+    width, dim, filters = kernel.shape
+    result = np.zeros((*characters.shape[:-1], filters))
+    for index in np.ndindex(characters.shape[:-1]):
+        vectors = [weights["table"][c - 1] for c in characters[index] if c > 0]
+        vectors += [np.zeros(dim)] * (width - len(vectors))
+        positions = [
+            sum(vectors[start + offset] @ kernel[offset] for offset in range(width)) + bias
+            for start in range(len(vectors) - width + 1)
+        ]
+        result[index] = np.tanh(np.max(positions, axis=0))
+    return result
+
+
+def highway(x, weights, depth):
+    """y = x * g + (1 - g) * relu(W x + b), g = sigmoid(W' x + b')."""
+    for number in range(depth):
+        gate = sigmoid(affine(x, part(weights, f"gate_{number}")))
+        x = x * gate + (1.0 - gate) * relu(affine(x, part(weights, f"transform_{number}")))
+    return x
+
+
+def position_encoding(length, dim, min_frequency, first_position):
+    """[sin(i f_1) ... sin(i f_{d/2}), cos(i f_1) ... cos(i f_{d/2})], f geometric from 1 down to min_frequency."""
+    half = dim // 2
+    encoding = np.zeros((length, dim))
+    for i in range(length):
+        for k in range(half):
+            frequency = min_frequency ** (k / (half - 1))
+            encoding[i, k] = np.sin((first_position + i) * frequency)
+            encoding[i, half + k] = np.cos((first_position + i) * frequency)
+    return encoding
+
+
+def heads_of(x, num_heads):
+    """The features cut into consecutive heads, `(batch, heads, length, features / heads)`."""
+    return np.stack(np.split(x, num_heads, axis=-1), axis=1)
+
+
+def convolve_logits(logits, kernel):
+    """Conv(pad(logits), H), zero padding: H is `h x w x heads x heads`, or `h x w x heads x 1`, one kernel a head."""
+    height, width, num_heads, outputs = kernel.shape
+    if outputs == 1 and num_heads > 1:
+        kernel = np.einsum("yxh,hg->yxhg", kernel[..., 0], np.eye(num_heads))
+    rows, columns = logits.shape[2:]
+    top, left = height // 2, width // 2
+    padded = np.pad(logits, ((0, 0), (0, 0), (top, top), (left, left)))
+    convolved = np.zeros_like(logits)
+    for y, x in itertools.product(range(height), range(width)):
+        neighbours = padded[:, :, y : y + rows, x : x + columns]
+        convolved += np.einsum("bhij,hg->bgij", neighbours, kernel[y, x])
+    return convolved
+
+
+def attention_weights(queries, keys, query_mask, key_mask, weights, num_heads, softmax_axis):
+    """Eq. 12a to the softmax of 12d: weights `(batch, heads, queries, keys)`."""
+    u = heads_of(affine(queries, part(weights, "query")), num_heads)
+    k = heads_of(affine(keys, part(weights, "key")), num_heads)
+    real = (query_mask[:, :, None] & key_mask[:, None, :])[:, None]
+    logits = np.einsum("bhif,bhjf->bhij", u, k) * real
+    if "kernel" in weights:
+        logits = convolve_logits(logits, weights["kernel"])
+    logits = logits / np.sqrt(u.shape[-1])
+    return masked_softmax(logits, real, {"query": 2, "key": 3}[softmax_axis])
+
+
+def weighted_sum(attention, values, value_weights, output_weights):
+    """The rest of eq. 12d, and 12e."""
+    v = heads_of(affine(values, value_weights), attention.shape[1])
+    heads = np.einsum("bhij,bhjf->bhif", attention, v)
+    return affine(np.concatenate(list(np.moveaxis(heads, 1, 0)), axis=-1), output_weights)
+
+
+def convolutional_attention(queries, keys, values, query_mask, key_mask, weights, num_heads, softmax_axis="key"):
+    """Eq. 12."""
+    attention = attention_weights(queries, keys, query_mask, key_mask, weights, num_heads, softmax_axis)
+    return weighted_sum(attention, values, part(weights, "value"), part(weights, "output"))
+
+
+def decoupled_attention(embeddings, wide_encodings, encodings, mask, weights, num_heads):
+    """Figure 2: queries and keys from x + e, the same weights on x and on the narrow encodings."""
+    both = embeddings + wide_encodings
+    attention = attention_weights(both, both, mask, mask, weights, num_heads, "key")
+    return (
+        weighted_sum(attention, embeddings, part(weights, "value"), part(weights, "output")),
+        weighted_sum(attention, encodings, part(weights, "encoding_value"), part(weights, "encoding_output")),
+    )
+
+
+def feed_forward(x, weights):
+    """Eq. 15."""
+    return affine(relu(affine(x, part(weights, "hidden"))), part(weights, "output"))
+
+
+def residual_norm(x, update, weights, epsilon=1e-8):
+    """Layer normalisation of x + update: gain, bias, biased variance."""
+    total = x + update
+    centred = total - total.mean(axis=-1, keepdims=True)
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    return weights["norm/gamma"] * centred / np.sqrt(variance + epsilon) + weights["norm/beta"]
+
+
+def after_self_attention(passage, question, passage_mask, question_mask, weights, num_heads, cross_axis):
+    """Question: feedforward. Passage: attention over the processed question, feedforward. Each with add and norm."""
+    update = feed_forward(question, part(weights, "question_feed_forward"))
+    question = residual_norm(question, update, part(weights, "question_feed_forward_norm"))
+    update = convolutional_attention(
+        passage,
+        question,
+        question,
+        passage_mask,
+        question_mask,
+        part(weights, "cross_attention"),
+        num_heads,
+        cross_axis,
+    )
+    passage = residual_norm(passage, update, part(weights, "passage_cross_norm"))
+    update = feed_forward(passage, part(weights, "passage_feed_forward"))
+    return residual_norm(passage, update, part(weights, "passage_feed_forward_norm")), question
+
+
+def processing_layer(passage, question, passage_mask, question_mask, weights, num_heads, cross_axis="query"):
+    """Figure 1, right: self-attention with the same weights on both texts, then `after_self_attention`."""
+    shared = part(weights, "self_attention")
+    update = convolutional_attention(question, question, question, question_mask, question_mask, shared, num_heads)
+    question = residual_norm(question, update, part(weights, "question_self_norm"))
+    update = convolutional_attention(passage, passage, passage, passage_mask, passage_mask, shared, num_heads)
+    passage = residual_norm(passage, update, part(weights, "passage_self_norm"))
+    return after_self_attention(passage, question, passage_mask, question_mask, weights, num_heads, cross_axis)
+
+
+def reduction_layer(
+    passage,
+    question,
+    passage_mask,
+    question_mask,
+    weights,
+    num_heads,
+    cross_axis="query",
+    min_frequency=1e-4,
+    first_position=500,
+    encoding_scale=1.0,
+):
+    """Figure 1, middle. `encoding_scale` 0 is the layer without any position, as when all encodings are dropped."""
+    shared = part(weights, "decoupled_attention")
+    dim, output_dim = weights["reduction/kernel"].shape
+    embeddings, encodings = {}, {}
+    for text, x, mask in (("passage", passage, passage_mask), ("question", question, question_mask)):
+        wide, narrow = (
+            encoding_scale * position_encoding(x.shape[1], d, min_frequency, first_position)[None]
+            for d in (dim, output_dim)
+        )
+        narrow = np.repeat(narrow, len(x), axis=0)
+        update, encoding_update = decoupled_attention(x, wide, narrow, mask, shared, num_heads)
+        embeddings[text] = residual_norm(x, update, part(weights, f"{text}_self_norm"))
+        encodings[text] = residual_norm(narrow, encoding_update, part(weights, f"{text}_encoding_norm"))
+    passage, question = after_self_attention(
+        embeddings["passage"], embeddings["question"], passage_mask, question_mask, weights, num_heads, cross_axis
+    )
+    reduction = part(weights, "reduction")
+    return affine(passage, reduction) + encodings["passage"], affine(question, reduction) + encodings["question"]
+
+
+def convolve_tokens(x, weights):
+    """A SAME convolution along the tokens, odd width, zeros outside."""
+    kernel = weights["kernel"]
+    width = kernel.shape[0]
+    padded = np.pad(x, ((0, 0), (width // 2, width // 2), (0, 0)))
+    return sum(padded[:, t : t + x.shape[1]] @ kernel[t] for t in range(width)) + weights["bias"]
+
+
+def convolutional_selector(passage, passage_mask, weights):
+    """Thesis eq. 5.20; padding counts as the zeros outside the text in both convolutions. Logits of real tokens only."""
+    real = passage_mask[..., None]
+    hidden = relu(convolve_tokens(passage * real, part(weights, "hidden")))
+    logits = convolve_tokens(hidden * real, part(weights, "borders"))
+    return logits[..., 0], logits[..., 1]
+
+
+def linear_selector(passage, weights):
+    """Thesis eq. 5.19, one vector for the start and one for the end."""
+    logits = passage @ weights["borders/kernel"]
+    return logits[..., 0], logits[..., 1]
+
+
+def best_spans(start_logits, end_logits, max_answer, digits=9):
+    """Every span i <= j < i + max_answer of one passage with its probability, the most probable first.
+
+    Log probabilities that agree to `digits` digits are ties; a tie goes to the earlier start, then the shorter span.
+    """
+    start, end = log_softmax(np.asarray(start_logits, "float64")), log_softmax(np.asarray(end_logits, "float64"))
+    spans = []
+    for i in range(len(start)):
+        for j in range(len(end)):
+            if i <= j < i + max_answer:
+                spans.append((i, j, start[i] + end[j]))
+    spans.sort(key=lambda span: (-round(span[2], digits), span[0], span[1]))
+    return [(i, j, np.exp(score)) for i, j, score in spans]
+
+
+def fabir(inputs, weights, config):
+    """The whole model, figure 1: logits of start and end; only those of real tokens mean anything.
+
+    Args:
+        inputs: the four arrays of ids.
+        weights: name of a layer -> its weights.
+        config: the model's configuration as a dictionary.
+    """
+    axis = {"column": "query", "row": "key"}[config["cross_attention"]]
+    texts, masks = {}, {}
+    for text in ("passage", "question"):
+        words = word_embedding(inputs[f"{text}_words"], weights["word_embedding"])
+        characters = character_embedding(inputs[f"{text}_characters"], weights["character_embedding"])
+        both = np.concatenate([words, characters], axis=-1)
+        texts[text] = highway(both, weights["highway"], config["highway_layers"])
+        masks[text] = inputs[f"{text}_words"] != 0
+    state = reduction_layer(
+        texts["passage"],
+        texts["question"],
+        masks["passage"],
+        masks["question"],
+        weights["reduction_layer"],
+        config["num_heads"],
+        axis,
+        config["min_frequency"],
+        config["first_position"],
+    )
+    for number in range(1, config["num_layers"] + 1):
+        layer_weights = weights[f"processing_layer_{number}"]
+        state = processing_layer(*state, masks["passage"], masks["question"], layer_weights, config["num_heads"], axis)
+    if config["selector"] == "linear":
+        return linear_selector(state[0], weights["selector"])
+    return convolutional_selector(state[0], masks["passage"], weights["selector"])

@@ -1,0 +1,51 @@
+"""FeedForward: one hidden layer, token by token."""
+
+import layer_testing
+import oracles
+import pytest
+
+from fabir_tf.layers import FeedForward
+
+INPUTS = {"x": layer_testing.normal(2, 3, 5, seed=1)}
+
+
+def oracle(weights, x):
+    return oracles.feed_forward(x, weights)
+
+
+@pytest.fixture
+def layer():
+    return layer_testing.built(FeedForward(hidden_dim=7), INPUTS)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    layer_testing.run_layer_test(FeedForward, {"hidden_dim": 7}, INPUTS, policy)
+
+
+def test_forward(layer):
+    layer_testing.check_forward(layer, INPUTS, oracle)
+
+
+def test_gradients(layer):
+    layer_testing.check_gradients(layer, INPUTS, oracle, samples=10)
+
+
+def test_tokens_do_not_meet(layer):
+    inputs = {"x": layer_testing.normal(2, 7, 5, seed=1)}
+    layer_testing.check_padding(layer, inputs, {"text": [7, 3]}, {"x": "text"}, ["text"])
+
+
+def test_published_parameters():
+    layer = FeedForward(hidden_dim=200)
+    layer.build((None, None, 100))
+    assert layer_testing.parameters(layer) == 100 * 200 + 200 + 200 * 100 + 100
+
+
+def test_kernels_start_as_xavier_says():
+    layer = FeedForward(hidden_dim=83)
+    layer.build((None, None, 61))
+    weights = layer_testing.weights_of(layer)
+    for name in ("hidden/kernel", "output/kernel"):
+        assert abs(weights[name].var() * (61 + 83) / 2 - 1.0) < 0.1, name
+    assert not weights["hidden/bias"].any()

@@ -1,0 +1,82 @@
+"""PositionEncoding: sines and cosines at any position, in any precision."""
+
+import layer_testing
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from fabir_tf.layers import PositionEncoding
+
+
+def encode(layer, length, batch=1):
+    return ops.convert_to_numpy(ops.cast(layer(np.zeros((batch, length), "float32")), "float32"))
+
+
+def float32_rounding(length, dim, min_frequency, first_position):
+    """What rounding a frequency and its product with the position can do to a sine, entry by entry."""
+    positions = first_position + np.arange(length)[:, None]
+    frequencies = np.geomspace(1.0, min_frequency, dim // 2)[None]
+    angles = np.concatenate([positions * frequencies] * 2, axis=1)
+    return 4 * angles * 2.0**-24 + 1e-6
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    config = {"dim": 6, "min_frequency": 0.01, "first_position": 3}
+    layer_testing.run_layer_test(PositionEncoding, config, {"x": layer_testing.normal(2, 5, 7, seed=1)}, policy)
+
+
+@pytest.mark.parametrize(
+    ("length", "dim", "min_frequency", "first_position"),
+    [(7, 10, 1e-4, 0), (11, 100, 1e-4, 500), (7, 200, 1e-3, 500), (3001, 6, 1e-4, 500), (5, 4, 0.5, 1), (1, 4, 1.0, 2)],
+)
+def test_forward(length, dim, min_frequency, first_position):
+    layer = PositionEncoding(dim, min_frequency, first_position)
+    expected = oracles.position_encoding(length, dim, min_frequency, first_position)
+    error = np.abs(encode(layer, length)[0] - expected)
+    assert (error < float32_rounding(length, dim, min_frequency, first_position)).all()
+
+
+def test_by_hand():
+    """Frequencies 1 and 0.01, positions 2 and 3."""
+    expected = np.array([[2.0, 0.02], [3.0, 0.03]])
+    out = encode(PositionEncoding(4, min_frequency=0.01, first_position=2), 2)[0]
+    np.testing.assert_allclose(out, np.concatenate([np.sin(expected), np.cos(expected)], axis=1), atol=1e-6)
+
+
+def test_published_defaults():
+    np.testing.assert_allclose(
+        encode(PositionEncoding(100), 3)[0], oracles.position_encoding(3, 100, 1e-4, 500), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_still_tells_neighbours_apart(policy):
+    """bfloat16 has no 501 beside 500: the angles need float32, only the result may be rounded."""
+    out = encode(PositionEncoding(100, dtype=policy), 409)[0]
+    np.testing.assert_allclose(out, oracles.position_encoding(409, 100, 1e-4, 500), atol=2**-8)
+
+
+@pytest.mark.parametrize("inputs", [np.zeros((3, 7), "int32"), np.full((3, 7, 2, 5), 9.0, "float32")])
+def test_only_the_first_two_dimensions_matter(inputs):
+    out = layer_testing.as_arrays(PositionEncoding(6)(inputs))[0]
+    assert out.shape == (3, 7, 6)
+    np.testing.assert_array_equal(out, np.repeat(out[:1], 3, axis=0))
+
+
+def test_a_longer_text_starts_like_a_shorter_one():
+    layer = PositionEncoding(10)
+    np.testing.assert_array_equal(encode(layer, 700)[:, :7], encode(layer, 7))
+
+
+def test_nothing_to_train():
+    layer = PositionEncoding(10)
+    encode(layer, 3)
+    assert not layer.weights
+
+
+@pytest.mark.parametrize("dim", [5, 2, 0])
+def test_an_odd_or_tiny_dimension_is_refused(dim):
+    with pytest.raises(ValueError, match=str(dim)):
+        PositionEncoding(dim)
