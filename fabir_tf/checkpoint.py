@@ -7,14 +7,13 @@ frozen word table, which never changes and would be most of the file.
 
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import keras
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import replacing
+from fabir_tf.pipelines.files import read_arrays, replacing
 
 
 def save_checkpoint(path: str | os.PathLike, model: keras.Model, state: dict, optimizer: bool = True) -> None:
@@ -67,11 +66,13 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint, expected one written by fabir-train")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(path)
+        if "state" not in arrays:
+            raise ValueError("it lacks the array state")
         return json.loads(arrays.pop("state").tobytes()), arrays
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: the checkpoint is damaged or cut short ({error}), expected a whole .npz file") from error
+    except ValueError as error:
+        message = f"{path}: the checkpoint is damaged or cut short ({error}), expected a whole .npz file"
+        raise UserError(message) from error
 
 
 def _variables(model: keras.Model, optimizer: bool) -> dict[str, keras.Variable]:

@@ -12,8 +12,8 @@ class ConvolutionalAttention(keras.layers.Layer):
         att_i    = softmax( Conv(logits, H)_i / sqrt(d_head) ) V W_V,i
         att      = [att_1; ...; att_heads] W_O
 
-    `U`, `K`, `V` are `queries`, `keys`, `values`; `H` is one `h x w x heads x heads` kernel, h along the query axis and w
-    along the key axis, SAME, without bias. The paper's eq. 12 leaves the division by sqrt(d_head) unsaid. The
+    `U`, `K`, `V` are `queries`, `keys`, `values`; `H` is one `h x w x heads x heads` kernel, h along the query axis and
+    w along the key axis, SAME, without bias. The paper's eq. 12 leaves the division by sqrt(d_head) unsaid. The
     projections have biases.
 
     The work is split in three steps, so that a variant overrides one: `score`, `weigh`, `apply_weights`.

@@ -10,8 +10,8 @@ class DecoupledAttention(ConvolutionalAttention):
         A  = softmax( Conv((x + e) W_U ((x + e) W_K)^T, H) / sqrt(d_head) )
         x' = [A_i x W_V,i] W_O,    e' = [A_i e_m W_V2,i] W_O2
 
-    `x` are the `embeddings`, `e` the `wide_encodings` of the same size, `e_m` the `encodings` of size d_model. Keeping the
-    two apart lets the embeddings shrink later while the encodings keep their form.
+    `x` are the `embeddings`, `e` the `wide_encodings` of the same size, `e_m` the `encodings` of size d_model. Keeping
+    the two apart lets the embeddings shrink later while the encodings keep their form.
 
     Masking: explicit, `mask`; see `ConvolutionalAttention`.
 

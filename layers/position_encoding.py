@@ -9,8 +9,8 @@ class PositionEncoding(keras.layers.Layer):
 
         e_i = [sin(i f_1) ... sin(i f_{d/2}), cos(i f_1) ... cos(i f_{d/2})]
 
-    `f` falls geometrically from 1 to `min_frequency`; `i` counts from `first_position`. Computed for the length at hand,
-    so no length is the longest.
+    `f` falls geometrically from 1 to `min_frequency`; `i` counts from `first_position`. Computed for the length at
+    hand, so no length is the longest.
 
     Masking: none is needed; an encoding depends on its position alone.
 

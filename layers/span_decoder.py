@@ -23,8 +23,8 @@ class SpanDecoder(keras.layers.Layer):
         end_logits: float tensor `(batch, passage)`.
 
     Returns:
-        First token, last token (int32) and probability (float32), each `(batch, n_best)`. Where a passage has fewer than
-        n_best spans the surplus has probability 0.
+        First token, last token (int32) and probability (float32), each `(batch, n_best)`. Where a passage has fewer
+        than n_best spans the surplus has probability 0.
 
     Example:
         >>> first, last, probability = SpanDecoder(max_answer=15)(start_logits, end_logits)

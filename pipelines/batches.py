@@ -38,8 +38,8 @@ def make_batches(
         encoded: the tokens and their ids.
         rows: what can be read.
         batches: called for each pass over the dataset; gives int64 arrays of row numbers, one per batch.
-        targets: called with row numbers `(batch,)`, passage lengths `(batch,)` and the batch's width; gives the training
-            targets.
+        targets: called with row numbers `(batch,)`, passage lengths `(batch,)` and the batch's width; gives the
+            training targets.
 
     Returns:
         A dataset of inputs for `fabir_tf.build_model`, or of (inputs, targets).
@@ -67,9 +67,7 @@ def make_batches(
         width = tf.shape(inputs["passage_words"], out_type=tf.int64)[1]
         return inputs, targets(batch, tf.gather(passage_lengths, batch), width)
 
-    indices = tf.data.Dataset.from_generator(
-        lambda: iter(batches()), output_signature=tf.TensorSpec((None,), tf.int64)
-    )
+    indices = tf.data.Dataset.from_generator(lambda: iter(batches()), output_signature=tf.TensorSpec((None,), tf.int64))
     return indices.map(look_up, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(4)
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fabir_tf.pipelines.files import replacing
+from fabir_tf.pipelines.files import read_arrays, replacing
 from fabir_tf.pipelines.squad import SquadData
 from fabir_tf.pipelines.tokenizer import TOKENIZER_VERSION, Tokens, tokenize
 from fabir_tf.pipelines.vocabulary import Vocabulary
@@ -77,9 +76,7 @@ class TokenisedData:
         repeats = np.concatenate([asked, np.ones(len(self.data.questions), np.int64)])
         weights = np.repeat(repeats, self.texts.lengths)
         counts = np.bincount(self.texts.tokens, weights=weights, minlength=len(self.texts.types) + 1)
-        return Counter(
-            {word: int(count) for word, count in zip(self.texts.types, counts[1:], strict=True) if count}
-        )
+        return Counter({word: int(count) for word, count in zip(self.texts.types, counts[1:], strict=True) if count})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,11 +173,12 @@ def _read_cache(path: Path, texts: int, log: Callable[[str], None]) -> Tokenised
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            # Tokens hold no line break: white space separates them.
-            types = arrays["types"].tobytes().decode("utf-8", "surrogatepass").split("\n") if arrays["types"].size else []
-            cached = TokenisedTexts(types, *(arrays[name] for name in ("tokens", "starts", "ends", "splits")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_arrays(path)
+        # Tokens hold no line break: white space separates them.
+        raw = arrays["types"].tobytes().decode("utf-8", "surrogatepass")
+        types = raw.split("\n") if raw else []
+        cached = TokenisedTexts(types, *(arrays[name] for name in ("tokens", "starts", "ends", "splits")))
+    except (OSError, ValueError, KeyError) as error:
         log(f"the cached tokens in {path} cannot be read ({error}); tokenising again")
         return None
     if not _is_consistent(cached, texts):

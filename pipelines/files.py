@@ -1,10 +1,14 @@
 """Files that are whole or not there: written beside their place, then moved into it."""
 
 import contextlib
+import errno
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
 
 
 @contextlib.contextmanager
@@ -12,23 +16,30 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Opens a file for writing that takes the place of `path` only once it is complete.
 
     Args:
-        path: the file to write; its folder is made if it is missing.
+        path: the file to write; its folder is made if it is missing. A device or a pipe is written to as it is, and of
+            a symbolic link the file that it leads to is replaced.
 
     Yields:
         A binary file.
 
     Raises:
-        OSError: the folder or file cannot be written; what stood at `path` still stands.
+        OSError: the folder or file cannot be written, the error naming it; what stood at `path` still stands.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with naming(path), open(path, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        return
+    _make_room(path)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        with naming(path, temporary):
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -42,3 +53,81 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     with replacing(path) as file:
         # Python strings from JSON may hold lone surrogates, which plain UTF-8 refuses.
         file.write(text.encode("utf-8", "surrogatepass"))
+
+
+def expect_writable(path: str | os.PathLike) -> None:
+    """Finds out before a long work, and not after it, whether a file can be written.
+
+    Args:
+        path: the file; its folder is made if it is missing, the file itself is left as it is.
+
+    Raises:
+        OSError: the folder or file cannot be written, the error naming it.
+    """
+    with contextlib.suppress(_Enough), replacing(path):
+        raise _Enough
+
+
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Reads all arrays of an `.npz` file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The arrays by name.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged, cut short or no such file.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is not a whole zip archive")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except OSError as error:
+        # A real file system's mistakes have a number; the others are NumPy's word for a damaged file.
+        if error.errno is not None and error.errno != errno.EINVAL:
+            raise
+        raise ValueError(str(error)) from error
+    # What a damaged archive raises depends on the byte that is wrong, down to absurd sizes and unknown compressions.
+    except Exception as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iterator[None]:
+    """Names a file in the errors of writing it, which mostly do not say what could not be written.
+
+    Args:
+        path: the file's name.
+        alias: a name that the error may give and that tells a person nothing.
+
+    Raises:
+        OSError: with the file's name and the reason; a pipe that is closed at its other end is left as it is.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename not in (None, os.fspath(alias)):
+            raise
+        raise OSError(error.errno, f"cannot be written ({error.strerror or error})", str(path)) from error
+
+
+class _Enough(Exception):
+    pass
+
+
+def _make_room(path: Path) -> None:
+    if path.is_dir():
+        raise OSError(errno.EISDIR, "found a folder, expected a file to write", str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    # Also where the folder's place is taken by a file.
+    except OSError as error:
+        taken = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = "a file stands in the place of its folder" if taken else error.strerror
+        raise OSError(error.errno, f"cannot be written ({reason})", str(path)) from error

@@ -51,6 +51,8 @@ def load_dataset(
     """
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
+    if not spec:
+        raise UserError(f"--dataset is empty, expected a SQuAD JSON file, {AUTO}, {SAMPLE} or a TFDS name.")
     if spec == SAMPLE:
         return _load_sample(split)
     if spec == AUTO:

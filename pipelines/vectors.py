@@ -15,6 +15,7 @@ from typing import BinaryIO
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import replacing
 
 BUNDLED = Path(__file__).with_name("bundled") / "vectors.npz"
 TABLE_FILE = "vectors.npy"
@@ -72,6 +73,8 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
     """
     if spec == "none":
         return WordVectors([], np.zeros((0, 0), np.float16), "none")
+    if not spec:
+        raise UserError("The word vectors are named by an empty text, expected bundled, none or a file.")
     path = BUNDLED if spec == "bundled" else Path(spec).expanduser()
     if path.is_dir():
         raise UserError(f"{path}: found a folder, expected a file of word vectors.")
@@ -142,14 +145,13 @@ def save_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None:
     if broken is not None:
         raise UserError(f"{vectors.source}: found a newline in the word {broken!r}, expected words of one line.")
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{word}\n" for word in vectors.words)
     note = {"source": vectors.source, "words": len(vectors.words), "dimension": vectors.dimension}
-    with _replacing(folder / TABLE_FILE) as stream:
+    with replacing(folder / TABLE_FILE) as stream:
         np.save(stream, np.asarray(vectors.table, np.float16))
-    with _replacing(folder / WORDS_FILE) as stream:
+    with replacing(folder / WORDS_FILE) as stream:
         stream.write(text.encode("utf-8", "surrogatepass"))
-    with _replacing(folder / NOTE_FILE) as stream:
+    with replacing(folder / NOTE_FILE) as stream:
         stream.write(json.dumps(note).encode())
 
 
@@ -403,15 +405,3 @@ def _npz_quantised(path: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
             f"{scales.shape}, expected int8 (words, dimension) and float16 (words,)."
         )
     return dequantise_rows(quantised, scales)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a temporary file that takes the path's place once it is whole."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as stream:
-            yield stream
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

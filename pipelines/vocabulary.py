@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.vectors import load_saved_words
 
 VOCABULARY_FILE = "vocabulary.json"
@@ -139,11 +140,7 @@ class Vocabulary:
         Args:
             folder: made if it does not exist; `save_vectors` writes the frozen words into the same one.
         """
-        path = Path(folder) / VOCABULARY_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(self.to_json(), encoding="ascii")
-        os.replace(temporary, path)
+        write_text(Path(folder) / VOCABULARY_FILE, self.to_json())
 
     @classmethod
     def load(cls, folder: str | os.PathLike, frozen_words: Sequence[str] | None = None) -> "Vocabulary":

@@ -6,8 +6,8 @@ import numpy as np
 def window_offsets(length: int, size: int, overlap: int) -> np.ndarray:
     """Where the windows over a passage begin.
 
-    Every token is in at least one window, neighbours share at least `overlap` tokens, and every window is full: the last
-    one ends with the passage.
+    Every token is in at least one window, neighbours share at least `overlap` tokens, and every window is full: the
+    last one ends with the passage.
 
     Args:
         length: tokens of the passage.

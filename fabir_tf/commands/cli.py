@@ -8,7 +8,7 @@ from absl import app, flags
 
 from fabir_tf.configuration import Config
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.training import DataOptions
+from fabir_tf.training_config import DataOptions
 
 
 def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
@@ -55,11 +55,11 @@ def _fail(message: str) -> None:
 
 def define_data_flags() -> None:
     """Flags of `DataOptions`."""
-    flags.DEFINE_string("cache_dir", DataOptions.cache_dir, "Where tokenised texts are kept between runs; empty keeps none.")
+    text = "Where tokenised texts are kept between runs; empty keeps none."
+    flags.DEFINE_string("cache_dir", DataOptions.cache_dir, text)
     flags.DEFINE_string("tfds_data_dir", None, "Where TFDS keeps prepared datasets; its own default when empty.")
-    flags.DEFINE_string(
-        "tfds_manual_dir", None, "Folder with the official SQuAD files, to prepare them through TFDS without the internet."
-    )
+    text = "Folder with the official SQuAD files, to prepare them through TFDS without the internet."
+    flags.DEFINE_string("tfds_manual_dir", None, text)
 
 
 def data_options(values: flags.FlagValues) -> DataOptions:

@@ -3,9 +3,9 @@
     fabir-predict --run_dir=runs/base --question="Who built the mill?" --passage="The mill was built by Anna Keld."
     fabir-predict --run_dir=runs/base --input_file=questions.jsonl --output_file=answers.jsonl
 
-The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like, id;
-"-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability and n_best. A
-record that cannot be answered gets a line with id and error, and the others are answered all the same.
+The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like,
+id; "-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability and
+n_best. A record that cannot be answered gets a line with id and error, and the others are answered all the same.
 """
 
 import contextlib

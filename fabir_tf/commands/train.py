@@ -2,7 +2,7 @@
 
     fabir-train --flagfile=base.flags --run_dir=runs/base
 
-Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile, the later ones winning.
+Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; the later one wins.
 """
 
 from absl import flags
@@ -10,7 +10,8 @@ from absl import flags
 from fabir_tf.commands import cli
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.training import TrainingConfig, train
+from fabir_tf.training import train
+from fabir_tf.training_config import TrainingConfig
 
 
 def define_flags() -> None:

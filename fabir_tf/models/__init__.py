@@ -18,8 +18,8 @@ def build_model(config: FabirConfig | None = None, **overrides) -> keras.Model:
     Returns:
         A model that maps a dictionary of `passage_words (batch, passage)`, `passage_characters (batch, passage,
         max_word_characters)`, `question_words (batch, question)` and `question_characters (batch, question,
-        max_word_characters)`, integer ids with 0 for padding, to a dictionary of float32 `start_logits` and `end_logits`,
-        both `(batch, passage)`.
+        max_word_characters)`, integer ids with 0 for padding, to a dictionary of float32 `start_logits` and
+        `end_logits`, both `(batch, passage)`.
 
     Raises:
         ConfigError: a field is unknown or its value does not fit.

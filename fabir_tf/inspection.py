@@ -1,0 +1,122 @@
+"""Looking inside a reader: what every attention weighs, and where the answer could begin and end."""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from fabir_tf.layers import ConvolutionalAttention, ProcessingLayer, ReductionLayer
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.tokenizer import Tokens, tokenize
+from fabir_tf.reader import Reader
+
+
+@dataclasses.dataclass(frozen=True)
+class Inside:
+    """What a reader computed on the way to one answer; Q and P count the tokens of question and passage.
+
+    Attributes:
+        question, passage: the tokens, in the order of the arrays' axes.
+        start, end: float32 `(P,)`, the probability of each token to be the first or the last of the answer.
+        attention: float32 weights by layer and kind, queries before keys, the reduction layer first:
+            `"processing_layer_3/cross_attention"` is `(heads, P, Q)`, `.../passage_self_attention` `(heads, P, P)` and
+            `.../question_self_attention` `(heads, Q, Q)`. Empty for a model without such layers.
+    """
+
+    question: Tokens
+    passage: Tokens
+    start: np.ndarray
+    end: np.ndarray
+    attention: dict[str, np.ndarray]
+
+
+def look_inside(reader: Reader, question: str, passage: str) -> Inside:
+    """Reads one passage with a question in mind, and keeps what is otherwise thrown away.
+
+    In column-wise cross-attention, the default, each question token's weights sum to 1 over the passage; in all the
+    others each query's weights sum to 1 over the keys.
+
+    Args:
+        reader: a trained reader.
+        question: any text with at least one word.
+        passage: any text with at least one word, and at most `reader.max_passage` tokens.
+
+    Returns:
+        The tokens, the border probabilities and the attention weights.
+
+    Raises:
+        UserError: a text holds no word, or the passage is too long to be read in one piece.
+
+    Reference: FABIR eq. 12 (attention) and eq. 18 (borders).
+    """
+    texts = {"question": tokenize(question), "passage": tokenize(passage)}
+    for name, tokens in texts.items():
+        if not tokens.words:
+            raise UserError(f"the {name} holds no word, found {question if name == 'question' else passage!r}")
+    length = len(texts["passage"].words)
+    if length > reader.max_passage:
+        raise UserError(
+            f"the passage has {length} tokens, expected at most max_passage={reader.max_passage}: a longer one is read in "
+            "several windows, each with its own attention"
+        )
+    inputs = _inputs(reader, texts)
+    logits = reader.model(inputs, training=False)
+    start, end = (_as_array(ops.softmax(logits[name], axis=-1)) for name in ("start_logits", "end_logits"))
+    return Inside(**texts, start=start, end=end, attention=_all_weights(reader.model, inputs))
+
+
+def _inputs(reader: Reader, texts: dict[str, Tokens]) -> dict[str, np.ndarray]:
+    width = reader.config.max_word_characters
+    inputs = {}
+    for name, tokens in texts.items():
+        inputs[f"{name}_words"] = reader.vocabulary.word_ids(tokens.words)[None]
+        inputs[f"{name}_characters"] = reader.vocabulary.character_ids(tokens.words, width)[None]
+    return inputs
+
+
+def _all_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    attending = [layer for layer in model.layers if isinstance(layer, ProcessingLayer)]
+    if not attending:
+        return {}
+    # The same graph, cut open in front of every layer that attends.
+    opened = keras.Model(model.inputs, {layer.name: layer.input for layer in attending})
+    entering = opened(inputs, training=False)
+    return {
+        f"{layer.name}/{kind}": _as_array(weights)
+        for layer in attending
+        for kind, weights in _layer_weights(layer, *entering[layer.name]).items()
+    }
+
+
+def _layer_weights(layer: ProcessingLayer, passage, question, passage_mask, question_mask) -> dict:
+    # The layer's own `call` up to its cross-attention, which nothing after it can change.
+    question_weights, question = _self_attention(layer, question, question_mask, layer.question_self_norm)
+    passage_weights, passage = _self_attention(layer, passage, passage_mask, layer.passage_self_norm)
+    question = layer.question_feed_forward_norm(question, layer.question_feed_forward(question))
+    return {
+        "question_self_attention": question_weights,
+        "passage_self_attention": passage_weights,
+        "cross_attention": _weights(layer.cross_attention, passage, question, passage_mask, question_mask),
+    }
+
+
+def _self_attention(layer: ProcessingLayer, x, mask, norm: keras.layers.Layer):
+    attention = layer.self_attention
+    if isinstance(layer, ReductionLayer):
+        wide = layer.encode_wide(x)
+        weights = _weights(attention, x + wide, x + wide, mask, mask)
+        update, _ = attention(x, wide, layer.encode(x), mask)
+    else:
+        weights = _weights(attention, x, x, mask, mask)
+        update = attention(x, x, x, mask, mask)
+    return weights, norm(x, update)
+
+
+def _weights(attention: ConvolutionalAttention, queries, keys, query_mask, key_mask):
+    return attention.weigh(attention.score(queries, keys, query_mask, key_mask), query_mask, key_mask)
+
+
+def _as_array(tensor) -> np.ndarray:
+    """The only example of a batch, in float32 whatever the model computes in."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))[0]

@@ -1,0 +1,72 @@
+"""What a run trains on, and how; and where the data is found on this machine."""
+
+import dataclasses
+
+from fabir_tf.configuration import Config, setting
+from fabir_tf.pipelines.targets import SMOOTHINGS
+
+POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(Config):
+    """What a run trains on, and how; the defaults are the paper's (FABIR section IV, thesis table 5).
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    dataset: str = setting(
+        "auto",
+        "Training data: a SQuAD JSON file, a TFDS name such as squad/v1.1, sample (bundled), or auto (SQuAD 1.1 "
+        "through TFDS where it is prepared or can be downloaded, else the sample)",
+    )
+    eval_dataset: str = setting(
+        "",
+        "Data scored after each epoch, named as dataset is; when empty, the dataset's own dev split, or for a JSON "
+        "file every tenth article, set aside whole",
+    )
+    vectors: str = setting("bundled", "Word vectors: bundled (30,000 words), none, or a GloVe text or .npz file")
+    max_vectors: int = setting(
+        400_000, "Word vectors read from the beginning of the file; later ones only for words of the data", low=0
+    )
+    max_passage: int = setting(400, "Most tokens of a passage that is trained on", low=1)
+    max_question: int = setting(60, "Most tokens of a question that is trained on", low=1)
+    min_word_count: int = setting(100, "A word without a vector is trained if it occurs more often than this", low=0)
+    min_character_count: int = setting(50, "A character keeps an id if it occurs more often than this", low=0)
+    epochs: int = setting(54, "Epochs to train", low=0)
+    batch_size: int = setting(75, "Questions per batch", low=1)
+    length_groups: int = setting(30, "Groups of like passage length from which batches are drawn", low=1)
+    learning_rate_factor: float = setting(0.5, "Factor of the learning rate schedule", low=0.0)
+    warmup_steps: int = setting(4000, "Steps in which the learning rate rises", low=1)
+    adam_beta_1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0.0, high=0.99999)
+    adam_beta_2: float = setting(0.98, "Adam's decay of the gradient's square", low=0.0, high=0.99999)
+    adam_epsilon: float = setting(1e-8, "Adam's epsilon", low=0.0)
+    clip_norm: float | None = setting(None, "Largest norm of all gradients together", low=1e-6)
+    ema_decay: float | None = setting(
+        None, "Decay of the weights' moving average, which is then what is scored and kept", low=0.0, high=0.99999
+    )
+    smoothing: str = setting("gaussian", "How targets are smoothed", choices=SMOOTHINGS)
+    smoothing_amount: float = setting(0.1, "Probability moved off the true border", low=0.0, high=0.99)
+    smoothing_deviation: float = setting(1.0, "Standard deviation of the Gaussian smoothing, in tokens", low=1e-3)
+    patience: int | None = setting(None, "Stop after so many epochs without a better F1", low=1)
+    checkpoint_steps: int = setting(200, "Steps between checkpoints; one is also written after each epoch", low=1)
+    seed: int = setting(1, "Seed of weights, dropout and the order of the data", low=0, high=2**31 - 1)
+    deterministic: bool = setting(True, "Repeat exactly from one seed, also where that is slower (on a GPU)")
+    dtype_policy: str = setting("float32", "Precision of the layers", choices=POLICIES)
+    jit_compile: bool = setting(False, "Compile the training step with XLA")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """Where data is found on this machine; of no influence on the result.
+
+    Attributes:
+        cache_dir: where tokenised texts are kept between runs; None keeps none.
+        tfds_data_dir: where TFDS keeps prepared datasets; None is its default.
+        tfds_manual_dir: a folder with the official SQuAD files, for machines without the internet.
+    """
+
+    cache_dir: str | None = "~/.cache/fabir_tf"
+    tfds_data_dir: str | None = None
+    tfds_manual_dir: str | None = None

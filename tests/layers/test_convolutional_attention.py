@@ -1,0 +1,261 @@
+"""ConvolutionalAttention: eq. 12 with every kernel, both softmax axes, and padding on both sides."""
+
+import layer_testing
+import numpy as np
+import oracles
+import pytest
+
+from fabir_tf.layers import ConvolutionalAttention
+
+HEADS, FEATURES, VALUE_FEATURES = 3, 12, 33
+QUERIES, KEYS = 7, 5
+VARIANTS = [
+    {"kernel_size": None},
+    {"kernel_size": (1, 5)},
+    {"kernel_size": (3, 3)},
+    {"kernel_size": (3, 7)},
+    {"kernel_size": (1, 5), "depthwise": True},
+    {"kernel_size": (3, 7), "depthwise": True},
+]
+AXES = {"query": 2, "key": 3}
+
+variants = pytest.mark.parametrize(
+    "variant", VARIANTS, ids=lambda variant: "-".join(str(value) for value in variant.values())
+)
+axes = pytest.mark.parametrize("softmax_axis", list(AXES))
+
+
+def cross_inputs(query_lengths=(7, 4), key_lengths=(3, 5), queries=QUERIES, keys=KEYS, seed=1):
+    batch = len(query_lengths)
+    return {
+        "queries": layer_testing.normal(batch, queries, FEATURES, seed=seed),
+        "keys": layer_testing.normal(batch, keys, FEATURES, seed=seed + 1),
+        "values": layer_testing.normal(batch, keys, VALUE_FEATURES, seed=seed + 2),
+        "query_mask": layer_testing.mask_of(query_lengths, queries),
+        "key_mask": layer_testing.mask_of(key_lengths, keys),
+    }
+
+
+def self_inputs(lengths=(7, 4), length=QUERIES, seed=1):
+    x, mask = layer_testing.normal(len(lengths), length, FEATURES, seed=seed), layer_testing.mask_of(lengths, length)
+    return {"queries": x, "keys": x, "values": x, "query_mask": mask, "key_mask": mask}
+
+
+def make(inputs, **config):
+    return layer_testing.built(ConvolutionalAttention(HEADS, **config), inputs)
+
+
+def oracle_of(softmax_axis):
+    def oracle(weights, queries, keys, values, query_mask, key_mask):
+        return oracles.convolutional_attention(
+            queries, keys, values, query_mask, key_mask, weights, HEADS, softmax_axis
+        )
+
+    return oracle
+
+
+def seen_weights(inputs, heads=HEADS, **config):
+    """The attention weights `(batch, heads, queries, keys)` as the output of a layer that is asked for them.
+
+    With the identity as values, as value map and as output map, each head returns its weights.
+    """
+    keys = inputs["keys"].shape[1]
+    one_hot = np.concatenate([np.eye(keys)] * heads, axis=1)
+    inputs = inputs | {"values": np.repeat(one_hot[None], len(inputs["keys"]), axis=0).astype("float32")}
+    layer = layer_testing.built(ConvolutionalAttention(heads, **config), inputs)
+    for weight in layer.weights:
+        name = layer_testing.name_of(weight, layer.name)
+        if name in ("value/kernel", "output/kernel"):
+            weight.assign(np.eye(heads * keys, dtype="float32"))
+        elif name in ("value/bias", "output/bias"):
+            weight.assign(np.zeros(heads * keys, "float32"))
+    (out,) = layer_testing.as_arrays(layer(**inputs))
+    return layer, np.stack(np.split(out, heads, axis=-1), axis=1)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    config = {
+        "num_heads": HEADS,
+        "kernel_size": (3, 5),
+        "depthwise": True,
+        "softmax_axis": "query",
+        "dropout": 0.3,
+    }
+    inputs = cross_inputs(query_lengths=(7, 4, 0, 7, 0), key_lengths=(3, 5, 5, 0, 0))
+    layer_testing.run_layer_test(ConvolutionalAttention, config, inputs, policy)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance_of_plain_attention(policy):
+    layer = ConvolutionalAttention(HEADS, kernel_size=None, dtype=policy, name="tested")
+    inputs = self_inputs(lengths=(7, 4, 0))
+    layer_testing.built(layer, inputs)
+    assert ConvolutionalAttention.from_config(layer.get_config()).get_config() == layer.get_config()
+    value, gradients = layer_testing.value_and_gradients(layer, inputs, [np.float32(1.0)], training=True)
+    assert np.isfinite(value)
+    assert all(np.isfinite(gradient).all() for gradient in gradients.values())
+
+
+@variants
+@axes
+def test_cross_attention(variant, softmax_axis):
+    inputs = cross_inputs()
+    layer = make(inputs, softmax_axis=softmax_axis, **variant)
+    layer_testing.check_forward(layer, inputs, oracle_of(softmax_axis), [inputs["query_mask"]])
+
+
+@variants
+@axes
+def test_self_attention(variant, softmax_axis):
+    inputs = self_inputs()
+    layer = make(inputs, softmax_axis=softmax_axis, **variant)
+    layer_testing.check_forward(layer, inputs, oracle_of(softmax_axis), [inputs["query_mask"]])
+
+
+@variants
+@axes
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (2, 1), (1, 2), (2, 3), (11, 2)])
+def test_texts_shorter_than_the_kernel(variant, softmax_axis, queries, keys):
+    inputs = cross_inputs((queries, 1), (keys, 1), queries, keys)
+    layer = make(inputs, softmax_axis=softmax_axis, **variant)
+    layer_testing.check_forward(layer, inputs, oracle_of(softmax_axis), [inputs["query_mask"]])
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 4])
+def test_any_number_of_heads(num_heads):
+    inputs = cross_inputs()
+    inputs["values"] = inputs["values"][..., :28]
+    layer = layer_testing.built(ConvolutionalAttention(num_heads, (3, 5)), inputs)
+    layer_testing.check_forward(
+        layer,
+        inputs,
+        lambda weights, **arrays: oracles.convolutional_attention(**arrays, weights=weights, num_heads=num_heads),
+        [inputs["query_mask"]],
+    )
+
+
+@variants
+@axes
+def test_gradients(variant, softmax_axis):
+    inputs = cross_inputs()
+    layer = make(inputs, softmax_axis=softmax_axis, **variant)
+    layer_testing.check_gradients(layer, inputs, oracle_of(softmax_axis), [inputs["query_mask"]])
+
+
+@variants
+@axes
+def test_weights(variant, softmax_axis):
+    """Exactly 0 on padded rows and columns; the rest sums to 1 along the stated axis, or to 0 where nothing is real."""
+    inputs = cross_inputs(query_lengths=(7, 4, 0, 7, 0), key_lengths=(3, 5, 5, 0, 0))
+    layer, weights = seen_weights(inputs, softmax_axis=softmax_axis, **variant)
+    query_mask, key_mask = inputs["query_mask"], inputs["key_mask"]
+    real = np.broadcast_to((query_mask[:, :, None] & key_mask[:, None])[:, None], weights.shape)
+    assert (weights[~real] == 0.0).all()
+    assert (weights[real] > 0.0).all()
+    axis = AXES[softmax_axis]
+    np.testing.assert_allclose(weights.sum(axis), real.any(axis).astype("float32"), atol=1e-6)
+    expected = oracles.attention_weights(
+        *(inputs[name].astype("float64") for name in ("queries", "keys")),
+        query_mask,
+        key_mask,
+        layer_testing.weights_of(layer),
+        HEADS,
+        softmax_axis,
+    )
+    np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-6)
+
+
+@variants
+@axes
+def test_padding(variant, softmax_axis):
+    lengths = {"query": [7, 4, 1], "key": [2, 5, 3]}
+    inputs = cross_inputs(lengths["query"], lengths["key"])
+    axes = {"queries": "query", "query_mask": "query", "keys": "key", "values": "key", "key_mask": "key"}
+    layer = make(inputs, softmax_axis=softmax_axis, **variant)
+    layer_testing.check_padding(layer, inputs, lengths, axes, ["query"])
+
+
+@variants
+def test_padding_in_self_attention(variant):
+    lengths = {"text": [7, 4, 1]}
+    inputs = self_inputs(lengths["text"])
+    layer_testing.check_padding(make(inputs, **variant), inputs, lengths, dict.fromkeys(inputs, "text"), ["text"])
+
+
+def test_by_hand():
+    """One head, one feature, a 1x3 kernel [2, 1, 0]: each logit is twice its left neighbour plus itself.
+
+    Query 1; keys log 2, log 3, 0. Logits log 2, log 3, 0; convolved log 2, log 3 + 2 log 2, 2 log 3; the softmax of
+    that is [2, 12, 9] / 23. Values 1, 10, 100.
+    """
+    layer = ConvolutionalAttention(1, (1, 3))
+    inputs = {
+        "queries": np.ones((1, 1, 1), "float32"),
+        "keys": np.log(np.array([[[2.0], [3.0], [1.0]]], "float32")),
+        "values": np.array([[[1.0], [10.0], [100.0]]], "float32"),
+        "query_mask": np.ones((1, 1), bool),
+        "key_mask": np.ones((1, 3), bool),
+    }
+    layer(**inputs)
+    for weight in layer.weights:
+        is_convolution = layer_testing.name_of(weight, layer.name) == "kernel"
+        value = [2.0, 1.0, 0.0] if is_convolution else float(weight.name == "kernel")
+        weight.assign(np.reshape(np.broadcast_to(value, np.prod(weight.shape)), weight.shape).astype("float32"))
+    (out,) = layer_testing.as_arrays(layer(**inputs))
+    np.testing.assert_allclose(out, [[[(2 * 1 + 12 * 10 + 9 * 100) / 23]]], rtol=1e-5)
+
+
+def test_dropout_falls_on_the_weights_alone():
+    """With every weight dropped only the bias of the output map is left, and outside training nothing is dropped."""
+    inputs = cross_inputs()
+    layer = make(inputs, dropout=1.0)
+    (out,) = layer_testing.as_arrays(layer(**inputs, training=True))
+    bias = layer_testing.weights_of(layer)["output/bias"]
+    np.testing.assert_allclose(out, np.broadcast_to(bias, out.shape), rtol=1e-6)
+    layer_testing.check_forward(layer, inputs, oracle_of("key"), [inputs["query_mask"]])
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@axes
+def test_half_precision_stays_close(policy, softmax_axis):
+    inputs = cross_inputs()
+    layer, half = make(inputs, softmax_axis=softmax_axis), make(inputs, softmax_axis=softmax_axis, dtype=policy)
+    (expected,), (out,) = layer_testing.as_arrays(layer(**inputs)), layer_testing.as_arrays(half(**inputs))
+    where = inputs["query_mask"]
+    assert np.abs(out - expected)[where].max() < 0.1 * np.abs(expected[where]).max()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernel_size": (2, 5)}, "odd"),
+        ({"kernel_size": (1, 4)}, "odd"),
+        ({"softmax_axis": "passage"}, "softmax_axis"),
+        ({"num_heads": 5}, "num_heads|heads"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    inputs = cross_inputs()
+    with pytest.raises(ValueError, match=message):
+        ConvolutionalAttention(**arguments)(**inputs)
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "depthwise", "expected"),
+    [((1, 5), False, 40_480), (None, False, 40_400), ((3, 7), False, 40_736), ((3, 7), True, 40_484)],
+)
+def test_published_parameters(kernel_size, depthwise, expected):
+    """Four maps of 100 x 100 with bias, and h x w x 4 x 4, or h x w x 4, for the kernel."""
+    layer = ConvolutionalAttention(num_heads=4, kernel_size=kernel_size, depthwise=depthwise)
+    layer.build(*[(None, None, 100)] * 3)
+    assert layer_testing.parameters(layer) == expected
+
+
+def test_kernels_start_as_xavier_says():
+    layer = ConvolutionalAttention(num_heads=8, kernel_size=(3, 7))
+    layer.build(*[(None, None, 64)] * 3)
+    weights = layer_testing.weights_of(layer)
+    for name in ("query/kernel", "key/kernel", "value/kernel", "output/kernel"):
+        assert abs(weights[name].var() * 64 - 1.0) < 0.1, name
+    assert abs(weights["kernel"].var() * (3 * 7 * 8) - 1.0) < 0.15

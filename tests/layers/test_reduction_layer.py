@@ -1,0 +1,142 @@
+"""ReductionLayer: decoupled attention, the rest of a processing layer on the embeddings, and the linear map."""
+
+import layer_testing
+import numpy as np
+import oracles
+import pytest
+
+from fabir_tf.layers import ReductionLayer
+
+HEADS, HIDDEN, INPUT_DIM, OUTPUT_DIM = 2, 11, 10, 6
+PASSAGE, QUESTION = 7, 5
+AXES = {"passage": "passage", "passage_mask": "passage", "question": "question", "question_mask": "question"}
+# Small positions: those from 500 cost float32 three digits of a sine, see test_published_positions.
+POSITIONS = {"min_frequency": 0.01, "first_position": 2}
+VARIANTS = [
+    {},
+    {"kernel_size": None},
+    {"kernel_size": (3, 7), "depthwise": True, "cross_softmax_axis": "key"},
+]
+variants = pytest.mark.parametrize("variant", VARIANTS, ids=["published", "plain", "row-wise"])
+
+
+def make_inputs(passage_lengths=(7, 4), question_lengths=(3, 5), seed=1):
+    batch = len(passage_lengths)
+    return {
+        "passage": layer_testing.normal(batch, PASSAGE, INPUT_DIM, seed=seed),
+        "question": layer_testing.normal(batch, QUESTION, INPUT_DIM, seed=seed + 1),
+        "passage_mask": layer_testing.mask_of(passage_lengths, PASSAGE),
+        "question_mask": layer_testing.mask_of(question_lengths, QUESTION),
+    }
+
+
+def make(inputs, **config):
+    layer = ReductionLayer(OUTPUT_DIM, num_heads=HEADS, hidden_dim=HIDDEN, **(POSITIONS | config))
+    return layer_testing.built(layer, inputs)
+
+
+def oracle_of(variant, **changes):
+    def oracle(weights, passage, question, passage_mask, question_mask):
+        axis = variant.get("cross_softmax_axis", "query")
+        arguments = POSITIONS | changes
+        return oracles.reduction_layer(
+            passage, question, passage_mask, question_mask, weights, HEADS, axis, **arguments
+        )
+
+    return oracle
+
+
+def real(inputs):
+    return [inputs["passage_mask"], inputs["question_mask"]]
+
+
+def assert_real_equal(outputs, expected, inputs, tolerance=2e-5):
+    for output, wanted, where in zip(outputs, expected, real(inputs), strict=True):
+        np.testing.assert_allclose(output[where], wanted[where], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    config = POSITIONS | {
+        "output_dim": OUTPUT_DIM,
+        "encoding_dropout": 0.1,
+        "num_heads": HEADS,
+        "hidden_dim": HIDDEN,
+        "kernel_size": (3, 5),
+        "depthwise": True,
+        "cross_softmax_axis": "key",
+        "attention_dropout": 0.2,
+        "dropout": 0.3,
+    }
+    inputs = make_inputs((7, 4, 0, 7, 0), (3, 5, 5, 0, 0))
+    layer_testing.run_layer_test(ReductionLayer, config, inputs, policy)
+
+
+@variants
+def test_forward(variant):
+    inputs = make_inputs()
+    layer_testing.check_forward(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), tolerance=2e-5)
+
+
+def test_published_positions():
+    """From 500, down to 1e-4: the defaults."""
+    inputs = make_inputs()
+    layer = layer_testing.built(ReductionLayer(OUTPUT_DIM, num_heads=HEADS, hidden_dim=HIDDEN), inputs)
+    oracle = oracle_of({}, min_frequency=1e-4, first_position=500)
+    layer_testing.check_forward(layer, inputs, oracle, real(inputs), tolerance=1e-3)
+
+
+@variants
+def test_gradients(variant):
+    inputs = make_inputs()
+    layer_testing.check_gradients(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), samples=3)
+
+
+@variants
+def test_padding(variant):
+    lengths = {"passage": [7, 4, 1], "question": [2, 5, 3]}
+    inputs = make_inputs(*lengths.values())
+    layer = make(inputs, **variant)
+    layer_testing.check_padding(layer, inputs, lengths, AXES, ["passage", "question"])
+
+
+def test_the_question_does_not_see_the_passage():
+    inputs = make_inputs()
+    layer = make(inputs)
+    other = inputs | {"passage": layer_testing.normal(2, PASSAGE, INPUT_DIM, seed=9)}
+    np.testing.assert_array_equal(
+        layer_testing.as_arrays(layer(**inputs))[1], layer_testing.as_arrays(layer(**other))[1]
+    )
+
+
+def test_encoding_dropout_falls_on_both_encodings_before_the_layer():
+    inputs = make_inputs()
+    layer = make(inputs, encoding_dropout=1.0)
+    arrays = {name: value.astype("float64") if value.dtype.kind == "f" else value for name, value in inputs.items()}
+    expected = oracle_of({}, encoding_scale=0.0)(layer_testing.weights_of(layer), **arrays)
+    assert_real_equal(layer_testing.as_arrays(layer(**inputs, training=True)), expected, inputs)
+
+
+def test_sublayer_dropout_leaves_the_residual():
+    """With every sublayer's output dropped only norms, the linear map and the encodings are left."""
+    inputs = make_inputs()
+    layer = make(inputs, dropout=1.0)
+    weights = layer_testing.weights_of(layer)
+    expected = []
+    for text, norms in (
+        ("passage", ("self_norm", "cross_norm", "feed_forward_norm")),
+        ("question", ("self_norm", "feed_forward_norm")),
+    ):
+        x = inputs[text].astype("float64")
+        for norm in norms:
+            x = oracles.residual_norm(x, 0.0, oracles.part(weights, f"{text}_{norm}"))
+        encoding = oracles.position_encoding(x.shape[1], OUTPUT_DIM, **POSITIONS)[None]
+        encoding = oracles.residual_norm(encoding, 0.0, oracles.part(weights, f"{text}_encoding_norm"))
+        expected.append(oracles.affine(x, oracles.part(weights, "reduction")) + encoding)
+    assert_real_equal(layer_testing.as_arrays(layer(**inputs, training=True)), expected, inputs)
+
+
+def test_published_parameters():
+    layer = ReductionLayer(100, num_heads=4, hidden_dim=400)
+    layer.build((None, None, 200), (None, None, 200))
+    assert layer_testing.parameters(layer) == 685_660

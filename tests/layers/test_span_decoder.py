@@ -1,0 +1,161 @@
+"""SpanDecoder: compared with a search through every span."""
+
+import layer_testing
+import numpy as np
+import oracles
+import pytest
+
+from fabir_tf.layers import SpanDecoder
+
+PADDING = np.float32(-1e9)
+
+
+def decode(start, end, max_answer=15, n_best=1):
+    decoder = SpanDecoder(max_answer, n_best)
+    return layer_testing.as_arrays(decoder(np.asarray(start, "float32"), np.asarray(end, "float32")))
+
+
+def random_logits(batch, length, seed, scale=3.0):
+    return layer_testing.normal(batch, length, seed=seed, scale=scale)
+
+
+def assert_decodes(start, end, max_answer, n_best, digits=9):
+    """Each row's spans, in order, are those of the exhaustive search."""
+    first, last, probability = decode(start, end, max_answer, n_best)
+    assert first.shape == last.shape == probability.shape == (len(start), n_best)
+    for row in range(len(start)):
+        expected = oracles.best_spans(start[row], end[row], max_answer, digits)[:n_best]
+        found = list(zip(first[row].tolist(), last[row].tolist(), strict=True))[: len(expected)]
+        assert found == [(i, j) for i, j, _ in expected]
+        np.testing.assert_allclose(
+            probability[row, : len(expected)], [p for _, _, p in expected], rtol=1e-5, atol=1e-12
+        )
+        assert (probability[row, len(expected) :] == 0.0).all()
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    inputs = {"start_logits": random_logits(3, 11, seed=1), "end_logits": random_logits(3, 11, seed=2)}
+    for logits in inputs.values():
+        logits[1, 7:] = PADDING
+        logits[2] = PADDING
+    config = {"max_answer": 4, "n_best": 5}
+    with layer_testing.global_policy(policy):
+        layer_testing.run_layer_test(
+            SpanDecoder, config, inputs, policy=None, output_dtypes=["int32", "int32", "float32"]
+        )
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 14, 15, 16, 17, 31])
+@pytest.mark.parametrize("max_answer", [1, 2, 15])
+def test_the_best_span(length, max_answer):
+    assert_decodes(random_logits(61, length, seed=length), random_logits(61, length, seed=97), max_answer, 1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 17])
+@pytest.mark.parametrize("max_answer", [1, 3, 15])
+@pytest.mark.parametrize("n_best", [2, 7, 20])
+def test_the_best_spans_in_order(length, max_answer, n_best):
+    assert_decodes(random_logits(13, length, seed=length), random_logits(13, length, seed=89), max_answer, n_best)
+
+
+def test_confident_logits():
+    assert_decodes(random_logits(61, 19, seed=1, scale=12.0), random_logits(61, 19, seed=2, scale=12.0), 15, 1)
+
+
+def test_a_search_from_the_best_start_would_miss_it():
+    """0.4 * 0.1 from the likeliest start, 0.35 * 0.8 from the second."""
+    start, end = np.log([[0.25, 0.35, 0.4]]), np.log([[0.1, 0.8, 0.1]])
+    first, last, probability = decode(start, end)
+    assert (first, last) == (1, 1)
+    np.testing.assert_allclose(probability, 0.35 * 0.8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("max_answer", [1, 2, 4, 15])
+def test_the_last_token_allowed(max_answer):
+    """A start at 2 and ends that grow with every token: the answer has exactly max_answer tokens."""
+    start, end = np.full((1, 23), -20.0), np.arange(23.0)[None]
+    start[0, 2] = 20.0
+    first, last, _ = decode(start, end, max_answer)
+    assert (first, last) == (2, 2 + max_answer - 1)
+
+
+def test_an_end_before_the_start_is_no_answer():
+    start, end = np.zeros((1, 7)), np.zeros((1, 7))
+    start[0, 5], end[0, 1] = 9.0, 10.0
+    assert_decodes(start, end, 15, 28)
+    first, last, _ = decode(start, end, 15, 28)
+    assert (first <= last).all()
+
+
+@pytest.mark.parametrize("max_answer", [1, 3, 15])
+def test_when_every_span_ties(max_answer):
+    """The earlier start, then the shorter span."""
+    assert_decodes(np.zeros((2, 5)), np.zeros((2, 5)), max_answer, 12)
+
+
+def test_ties_between_starts_and_between_ends():
+    levels = np.random.default_rng(6).integers(0, 2, (41, 9)) * -1.0
+    assert_decodes(levels, levels, 4, 7, digits=5)
+    assert_decodes(levels, np.zeros_like(levels), 4, 7, digits=5)
+    assert_decodes(np.zeros_like(levels), levels, 4, 7, digits=5)
+
+
+@pytest.mark.parametrize(("max_answer", "n_best"), [(15, 1), (3, 1), (15, 4)])
+def test_padding_changes_nothing(max_answer, n_best):
+    start, end = random_logits(17, 5, seed=1), random_logits(17, 5, seed=2)
+    alone = decode(start, end, max_answer, n_best)
+    for extra in (1, 2, 40):
+        padding = np.full((17, extra), PADDING)
+        padded = decode(np.hstack([start, padding]), np.hstack([end, padding]), max_answer, n_best)
+        np.testing.assert_array_equal(padded[0], alone[0])
+        np.testing.assert_array_equal(padded[1], alone[1])
+        np.testing.assert_allclose(padded[2], alone[2], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (2, 15), (3, 1)])
+def test_fewer_spans_than_asked_for(length, max_answer):
+    first, last, probability = decode(
+        random_logits(2, length, seed=1), random_logits(2, length, seed=2), max_answer, n_best=9
+    )
+    spans = len(oracles.best_spans(np.zeros(length), np.zeros(length), max_answer))
+    assert (probability[:, :spans] > 0.0).all()
+    assert (probability[:, spans:] == 0.0).all()
+    assert ((first >= 0) & (first < length) & (last >= 0) & (last < length)).all()
+
+
+def test_fewer_real_spans_than_asked_for():
+    """Two real tokens of seven have three spans; those over padding are none."""
+    start, end = np.full((1, 7), PADDING), np.full((1, 7), PADDING)
+    start[0, :2], end[0, :2] = [1.0, 0.5], [0.2, 0.1]
+    _, _, probability = decode(start, end, 15, n_best=5)
+    assert (probability[0, :3] > 0.0).all()
+    assert (probability[0, 3:] == 0.0).all()
+
+
+def test_probabilities_of_all_spans_and_windows():
+    """A window as long as the passage: the spans' probabilities sum to the mass on i <= j."""
+    start, end = random_logits(1, 7, seed=1), random_logits(1, 7, seed=2)
+    _, _, probability = decode(start, end, 7, n_best=28)
+    expected = sum(p for _, _, p in oracles.best_spans(start[0], end[0], 7))
+    np.testing.assert_allclose(probability.sum(), expected, rtol=1e-5)
+
+
+def test_the_best_of_hardly_possible_spans():
+    """Start and end are sure, in the wrong order: every span's probability is below what float32 can hold."""
+    start, end = np.zeros((1, 5)), np.zeros((1, 5))
+    start[0], end[0] = [0.0, 1.0, 2.0, 3.0, 120.0], [120.0, 3.0, 5.0, 1.0, 0.0]
+    first, last, _ = decode(start, end)
+    (expected_first, expected_last, _), *_ = oracles.best_spans(start[0], end[0], 15)
+    assert (first, last) == (expected_first, expected_last)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_decodes_in_float32(policy):
+    """Logits that differ in the fifth digit: half precision would see ties."""
+    start, end = 5.0 + random_logits(31, 17, seed=1, scale=1e-3), 5.0 + random_logits(31, 17, seed=2, scale=1e-3)
+    wanted = decode(start, end, 4, 3)
+    with layer_testing.global_policy(policy):
+        found = decode(start, end, 4, 3)
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_array_equal(found[1], wanted[1])

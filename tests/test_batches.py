@@ -1,0 +1,137 @@
+"""Batches: what stands in them, built a second time by plain NumPy loops."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fabir_tf.pipelines import batches as module
+from fabir_tf.pipelines.batches import Rows, make_batches
+from fabir_tf.pipelines.encoding import encode, tokenise
+from fabir_tf.pipelines.squad import Question, SquadData
+from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.vocabulary import Vocabulary
+
+WIDTH = 7
+PASSAGES = ("one two three", "the owl hunts at night in the wood", "two owls", "a b c d e f g h i j k l m")
+QUESTIONS = (("who hunts in the wood ?", 1), ("", 3), ("owls", 2), ("what comes after three of them here", 0), ("a z", 3))
+DATA = SquadData(
+    "hand-made",
+    PASSAGES,
+    ("",) * len(PASSAGES),
+    tuple(Question(f"q{number}", text, passage, ()) for number, (text, passage) in enumerate(QUESTIONS)),
+)
+VOCABULARY = Vocabulary(("owl", "hunts"), tuple("abcdeghlmnotwu"), ["the", "two", "three", "a", "k", "b", "who"])
+ENCODED = encode(tokenise(DATA), VOCABULARY, WIDTH)
+# Whole passages and windows, in no order; all lengths differ from the lengths of the questions beside them.
+ROWS = Rows(
+    questions=np.array([3, 0, 1, 4, 1, 2, 0]),
+    offsets=np.array([0, 0, 5, 9, 0, 0, 3]),
+    lengths=np.array([3, 8, 6, 4, 13, 2, 5]),
+)
+
+
+def expected_batch(rows):
+    """The inputs of a batch, token by token."""
+    texts = {"passage": [], "question": []}
+    for row in rows:
+        text, passage = QUESTIONS[ROWS.questions[row]]
+        begin, count = ROWS.offsets[row], ROWS.lengths[row]
+        texts["passage"].append(tokenize(PASSAGES[passage]).words[begin : begin + count])
+        texts["question"].append(tokenize(text).words)
+    inputs = {}
+    for name, tokens in texts.items():
+        width = max(1, *(len(words) for words in tokens), 1)
+        words = np.zeros((len(rows), width), np.int32)
+        characters = np.zeros((len(rows), width, WIDTH), np.int32)
+        for i, row in enumerate(tokens):
+            for j, token in enumerate(row):
+                words[i, j] = VOCABULARY.word_ids([token])[0]
+                characters[i, j] = VOCABULARY.character_ids([token], WIDTH)[0]
+        inputs |= {f"{name}_words": words, f"{name}_characters": characters}
+    return inputs
+
+
+def dataset(batches, **arguments):
+    return make_batches(ENCODED, ROWS, lambda: [np.array(batch, np.int64) for batch in batches], **arguments)
+
+
+@pytest.mark.parametrize("rows", [[0], [4], [1, 0, 5], [6, 2, 3, 1], [0, 1, 2, 3, 4, 5, 6], [5, 5]])
+def test_a_batch_is_what_the_loops_build(rows):
+    (inputs,) = dataset([rows]).as_numpy_iterator()
+    expected = expected_batch(rows)
+    assert inputs.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(inputs[name], array, err_msg=name)
+        assert inputs[name].dtype == np.int32
+
+
+def test_the_oracle_knows_the_lengths_by_hand():
+    inputs = expected_batch([6, 2, 3, 1])
+    assert inputs["passage_words"].shape == (4, 8)
+    assert inputs["question_words"].shape == (4, 6)
+    # owl 2, hunts 3, the 4, two 5, three 6, a 7: "at" is unknown, "the owl hunts" lies before the window
+    assert inputs["passage_words"][3].tolist() == [4, 2, 3, 1, 1, 1, 4, 1]
+    assert inputs["passage_words"][0].tolist() == [1, 1, 1, 4, 1, 0, 0, 0]
+
+
+def test_a_blank_question_is_one_column_of_padding():
+    (inputs,) = dataset([[2, 4]]).as_numpy_iterator()
+    assert inputs["question_words"].tolist() == [[0], [0]]
+    assert inputs["question_characters"].tolist() == [[[0] * WIDTH]] * 2
+    assert inputs["passage_words"].shape == (2, 13)
+
+
+def test_the_last_texts_window_is_not_read_past_the_end():
+    # The last question is the last text: padding beside a longer question must not run out of the array.
+    (inputs,) = dataset([[3, 0]]).as_numpy_iterator()
+    np.testing.assert_array_equal(inputs["question_words"], expected_batch([3, 0])["question_words"])
+    assert inputs["question_words"][0].tolist()[2:] == [0, 0, 0, 0]
+
+
+def test_lengths_are_left_open():
+    spec = dataset([[0], [1, 2]]).element_spec
+    shapes = {name: part.shape.as_list() for name, part in spec.items()}
+    assert shapes == {
+        "passage_words": [None, None],
+        "passage_characters": [None, None, WIDTH],
+        "question_words": [None, None],
+        "question_characters": [None, None, WIDTH],
+    }
+
+
+def test_batches_keep_their_order_and_are_asked_for_at_every_pass():
+    rows = np.random.default_rng(1).integers(0, 7, 40)
+    passes = []
+
+    def batches():
+        passes.append(len(passes))
+        return [np.array([row], np.int64) for row in rows]
+
+    built = make_batches(ENCODED, ROWS, batches)
+    for _ in range(2):
+        found = [inputs["passage_words"][0].tolist() for inputs in built.as_numpy_iterator()]
+        assert found == [expected_batch([row])["passage_words"][0].tolist() for row in rows]
+    assert passes == [0, 1]
+
+
+def test_targets_are_given_rows_passage_lengths_and_the_width():
+    def targets(batch, lengths, width):
+        return {"rows": batch, "lengths": lengths, "width": tf.repeat(width, tf.size(batch))}
+
+    found = list(dataset([[6, 0], [4, 2, 5]], targets=targets).as_numpy_iterator())
+    assert [part["rows"].tolist() for _, part in found] == [[6, 0], [4, 2, 5]]
+    assert [part["lengths"].tolist() for _, part in found] == [[5, 3], [13, 6, 2]]
+    assert [part["width"].tolist() for _, part in found] == [[5, 5], [13, 13, 13]]
+    np.testing.assert_array_equal(found[0][0]["passage_words"], expected_batch([6, 0])["passage_words"])
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_padding_eagerly_and_inside_a_map(mapped):
+    tokens, starts, lengths = [11, 12, 13, 14, 15, 16, 17], [4, 0, 6, 7, 2], [3, 2, 1, 0, 5]
+    expected = [[15, 16, 17, 0, 0], [11, 12, 0, 0, 0], [17, 0, 0, 0, 0], [0] * 5, [13, 14, 15, 16, 17]]
+    arguments = [tf.constant(tokens), tf.constant(starts, tf.int64), tf.constant(lengths, tf.int64)]
+    if mapped:
+        (padded,) = tf.data.Dataset.from_tensors(tuple(arguments)).map(module._padded)
+    else:
+        padded = module._padded(*arguments)
+    assert padded.numpy().tolist() == expected

@@ -1,0 +1,106 @@
+"""The order of training: every example once per epoch, in batches of like length, the same order from the same seed."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabir_tf.pipelines.length_groups import LengthGroups
+
+# 103 distinct lengths in no order: the rank of an example tells its group.
+LENGTHS = np.random.default_rng(5).permutation(103) + 7
+RANKS = np.argsort(np.argsort(LENGTHS))
+
+
+def group_borders(examples, groups):
+    """Ranks at which groups begin, the first of them one larger where the division leaves a rest."""
+    sizes = [examples // groups + (number < examples % groups) for number in range(groups)]
+    return [0, *itertools.accumulate(sizes)]
+
+
+def as_lists(batches):
+    return [batch.tolist() for batch in batches]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=120),
+    batch_size=st.integers(1, 40),
+    groups=st.integers(1, 12),
+    seed=st.integers(0, 2**31 - 1),
+    epoch=st.integers(0, 60),
+)
+def test_every_example_is_in_one_batch_of_an_epoch(lengths, batch_size, groups, seed, epoch):
+    order = LengthGroups(np.array(lengths), batch_size, groups, seed)
+    batches = order.epoch(epoch)
+    assert len(batches) == order.batches_per_epoch
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    assert {batch.dtype for batch in batches} == {np.dtype(np.int64)}
+    assert all(1 <= len(batch) <= batch_size for batch in batches)
+
+
+@pytest.mark.parametrize(("batch_size", "groups"), [(4, 5), (7, 3), (10, 10), (3, 1), (103, 1), (1, 4)])
+def test_a_batch_lies_inside_a_group_and_groups_are_of_equal_population(batch_size, groups):
+    borders = group_borders(len(LENGTHS), groups)
+    sizes = {group: [] for group in range(groups)}
+    for batch in LengthGroups(LENGTHS, batch_size, groups).epoch(2):
+        low, high = RANKS[batch].min(), RANKS[batch].max()
+        group = next(number for number in range(groups) if low < borders[number + 1])
+        assert borders[group] <= low
+        assert high < borders[group + 1]
+        sizes[group].append(len(batch))
+    for group, found in sizes.items():
+        population = borders[group + 1] - borders[group]
+        assert sum(found) == population
+        assert len(found) == -(-population // batch_size)
+        assert max(found) - min(found) <= 1
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch_size", "groups", "expected"),
+    [(103, 10, 30, 10), (103, 60, 30, 1), (103, 104, 30, 1), (103, 1, 30, 30), (103, 3, 30, 30), (103, 4, 30, 25), (5, 5, 2, 1)],
+)
+def test_small_data_has_fewer_groups_so_that_each_fills_a_batch(examples, batch_size, groups, expected):
+    lengths = LENGTHS[:examples]
+    ranks = np.argsort(np.argsort(lengths))
+    borders = group_borders(examples, expected)
+    order = LengthGroups(lengths, batch_size, groups)
+    for batch in order.epoch(0):
+        spanned = {int(np.searchsorted(borders, rank, side="right")) for rank in ranks[batch]}
+        assert len(spanned) == 1
+    sizes = np.diff(borders)
+    assert order.batches_per_epoch == sum(-(-size // batch_size) for size in sizes)
+
+
+def test_the_order_is_a_function_of_seed_and_epoch_alone():
+    first, second = LengthGroups(LENGTHS, 8, 4, seed=3), LengthGroups(LENGTHS, 8, 4, seed=3)
+    first.epoch(0)
+    first.epoch(1)
+    np.random.seed(0)
+    assert as_lists(first.epoch(6)) == as_lists(second.epoch(6))
+    assert as_lists(first.epoch(6)) == as_lists(first.epoch(6))
+
+
+def test_epochs_and_seeds_differ():
+    order, other = LengthGroups(LENGTHS, 8, 4, seed=3), LengthGroups(LENGTHS, 8, 4, seed=4)
+    epochs = [as_lists(order.epoch(number)) for number in range(4)] + [as_lists(other.epoch(0))]
+    for one, two in itertools.combinations(epochs, 2):
+        assert one != two
+        # Other batches, not only another order of the same ones.
+        assert {frozenset(batch) for batch in one} != {frozenset(batch) for batch in two}
+
+
+def test_the_groups_alternate_at_random():
+    order = LengthGroups(LENGTHS, 4, 5, seed=1)
+    borders = group_borders(len(LENGTHS), 5)
+    groups = [int(np.searchsorted(borders, RANKS[batch[0]], side="right")) for batch in order.epoch(0)]
+    assert groups != sorted(groups)
+    assert groups != sorted(groups, reverse=True)
+
+
+def test_equal_lengths_are_no_trouble():
+    order = LengthGroups(np.full(20, 9), 4, 5)
+    assert sorted(np.concatenate(order.epoch(0)).tolist()) == list(range(20))
+    assert order.batches_per_epoch == 5

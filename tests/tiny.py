@@ -1,0 +1,115 @@
+"""Small data and a small FABIR that several tests share; every length in here is different on purpose."""
+
+import json
+
+import keras
+
+from fabir_tf.models import build_model
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.pipelines.squad import SquadData, squad_from_json
+from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.reader import Reader
+
+# (title, passage, ((question, answer), ...)); the passages have 10, 16, 26 and 31 tokens.
+ARTICLES = (
+    (
+        "Mill",
+        "The old mill was built by Anna Keld in 1712.",
+        (
+            ("Who built the mill?", "Anna Keld"),
+            ("When was the old mill built?", "1712"),
+            ("What was it that Anna Keld built?", "The old mill"),
+        ),
+    ),
+    (
+        "Lake",
+        "Lake Orrin lies north of Dunmere; its water is cold, green and very deep.",
+        (
+            ("Where does Lake Orrin lie?", "north of Dunmere"),
+            ("What is the water of this lake like?", "cold, green and very deep"),
+            ("Which lake?", "Lake Orrin"),
+        ),
+    ),
+    (
+        "Bridge",
+        "A stone bridge crosses the river at Pell. Ottilie Brandreth designed it, and it was opened on 4 May 1871 after "
+        "six years of work.",
+        (
+            ("Who designed the bridge at Pell?", "Ottilie Brandreth"),
+            ("When was it opened?", "4 May 1871"),
+            ("How long did the work on the stone bridge at Pell take?", "six years"),
+        ),
+    ),
+    (
+        "Owl",
+        "The grey owl hunts at night. It eats mice, voles and frogs, and sleeps by day in hollow oaks near the village "
+        "of Harrow, undisturbed.",
+        (
+            ("When does the grey owl hunt?", "at night"),
+            ("What does it eat?", "mice, voles and frogs"),
+            ("Where, near the village of Harrow, does the owl sleep?", "in hollow oaks"),
+        ),
+    ),
+)
+DEV_ARTICLES = (
+    (
+        "Tower",
+        "The tower was built by Karl Wend in 1840, and it was opened in May.",
+        (("Who built the tower?", "Karl Wend"), ("When was the tower opened?", "in May")),
+    ),
+    (
+        "Fox",
+        "The red fox sleeps by day. At night it eats mice.",
+        (("What does the red fox eat at night?", "mice"), ("When does it sleep?", "by day")),
+    ),
+)
+
+CONFIG = FabirConfig(
+    word_dim=20,
+    character_filters=20,
+    d_model=20,
+    num_heads=2,
+    reduction_hidden_dim=20,
+    hidden_dim=20,
+    num_layers=1,
+    frozen_words=0,
+)
+
+
+def squad_json(articles) -> dict:
+    """Articles in SQuAD's form; the first occurrence of an answer is its place."""
+    return {"version": "1.1", "data": [_article_json(*article) for article in articles]}
+
+
+def _article_json(title, passage, questions):
+    qas = [
+        {
+            "id": f"{title}-{number}",
+            "question": question,
+            "answers": [{"text": answer, "answer_start": passage.index(answer)}],
+        }
+        for number, (question, answer) in enumerate(questions)
+    ]
+    return {"title": title, "paragraphs": [{"context": passage, "qas": qas}]}
+
+
+def squad_data(articles) -> SquadData:
+    return squad_from_json(squad_json(articles), "tiny")
+
+
+def write_squad(path, articles) -> str:
+    path.write_text(json.dumps(squad_json(articles)), encoding="utf-8")
+    return str(path)
+
+
+def make_reader(words, max_passage=512, **changes) -> Reader:
+    """An untrained reader that knows some words, its opinions sharp enough for spans to differ clearly."""
+    keras.utils.set_random_seed(11)
+    vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz"), ())
+    config = CONFIG.replace(
+        trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, **changes
+    )
+    model = build_model(config)
+    for weight in model.get_layer("selector").trainable_weights:
+        weight.assign(3 * weight)
+    return Reader(model, vocabulary, config, max_passage)
