@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from absl import flags
 
 from fabir_tf.pipelines.errors import UserError
+
+# Counts beyond this overflow somewhere below, with a message that names no field.
+_LARGEST_COUNT = 2**31 - 1
 
 
 class ConfigError(UserError):
@@ -67,6 +71,15 @@ class Config:
                 raise ConfigError(f"{cls.__name__} has no field {name!r}{hint}")
         return cls(**values)
 
+    @classmethod
+    def check(cls, name: str, value) -> None:
+        """Checks one field's value, for a message about the place that it comes from.
+
+        Raises:
+            ConfigError: the value does not fit.
+        """
+        _checked(cls.__dataclass_fields__[name], value)
+
     def to_json(self) -> str:
         """The configuration as JSON text; `from_json` gives it back."""
         return json.dumps(self.to_dict(), indent=2)
@@ -108,7 +121,8 @@ class Config:
     def given_flags(cls, flag_values: flags.FlagValues) -> dict:
         """The fields whose flags a person gave, in the command line or a flag file."""
         names = [field.name for field in dataclasses.fields(cls) if field.name in flag_values]
-        return {name: flag_values[name].value for name in names if flag_values[name].value is not None}
+        # Not told by the value, because None is one: "none" in the command line.
+        return {name: flag_values[name].value for name in names if not flag_values[name].using_default_value}
 
 
 def _base_type(field: dataclasses.Field) -> type:
@@ -125,7 +139,11 @@ def _checked(field: dataclasses.Field, value):
         value = float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigError(f"{field.name} must be of type {kind.__name__}, found {value!r}")
+    if kind is float and not math.isfinite(value):
+        raise ConfigError(f"{field.name} must be a finite number, found {value!r}")
     low, high = field.metadata["low"], field.metadata["high"]
+    if kind is int and high is None:
+        high = _LARGEST_COUNT
     if (low is not None and not value >= low) or (high is not None and not value <= high):
         raise ConfigError(f"{field.name} must be {_bounds(low, high)}, found {value!r}")
     choices = field.metadata["choices"]
@@ -141,13 +159,31 @@ def _bounds(low, high) -> str:
 
 
 def _as_text(value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+class _NumberOrNone(flags.ArgumentParser):
+    """Parses the flag of a number that may be absent."""
+
+    def __init__(self, parser: flags.ArgumentParser):
+        self._parser = parser
+        self.syntactic_help = f"{parser.syntactic_help} or none"
+
+    def parse(self, argument):
+        return None if argument == "none" else self._parser.parse(argument)
+
+    def flag_type(self) -> str:
+        return self._parser.flag_type()
 
 
 def _define_flag(field: dataclasses.Field, flag_values: flags.FlagValues) -> None:
     kind = _base_type(field)
-    default = "none" if field.default is None else _as_text(field.default)
+    default = _as_text(field.default)
     choices = f" One of {', '.join(field.metadata['choices'])}." if field.metadata["choices"] else ""
     text = f"{field.metadata['help']}.{choices} Default: {default or 'empty'}."
+    if field.default is None:
+        parser = _NumberOrNone({int: flags.IntegerParser, float: flags.FloatParser}[kind]())
+        flags.DEFINE(parser, field.name, None, text, flag_values=flag_values)
+        return
     define = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
     define[kind](field.name, None, text, flag_values=flag_values)

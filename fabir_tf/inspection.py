@@ -13,7 +13,7 @@ from fabir_tf.reader import Reader
 
 
 @dataclasses.dataclass(frozen=True)
-class Inside:
+class Inspection:
     """What a reader computed on the way to one answer; Q and P count the tokens of question and passage.
 
     Attributes:
@@ -31,7 +31,7 @@ class Inside:
     attention: dict[str, np.ndarray]
 
 
-def look_inside(reader: Reader, question: str, passage: str) -> Inside:
+def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
     """Reads one passage with a question in mind, and keeps what is otherwise thrown away.
 
     In column-wise cross-attention, the default, each question token's weights sum to 1 over the passage; in all the
@@ -48,7 +48,7 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inside:
     Raises:
         UserError: a text holds no word, or the passage is too long to be read in one piece.
 
-    Reference: FABIR eq. 12 (attention) and eq. 18 (borders).
+    Reference: FABIR eq. 12 for the attention, section III-G for the borders.
     """
     texts = {"question": tokenize(question), "passage": tokenize(passage)}
     for name, tokens in texts.items():
@@ -57,13 +57,13 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inside:
     length = len(texts["passage"].words)
     if length > reader.max_passage:
         raise UserError(
-            f"the passage has {length} tokens, expected at most max_passage={reader.max_passage}: a longer one is read in "
-            "several windows, each with its own attention"
+            f"the passage has {length} tokens, expected at most max_passage={reader.max_passage}: a longer one is read "
+            "in several windows, each with its own attention"
         )
     inputs = _inputs(reader, texts)
     logits = reader.model(inputs, training=False)
     start, end = (_as_array(ops.softmax(logits[name], axis=-1)) for name in ("start_logits", "end_logits"))
-    return Inside(**texts, start=start, end=end, attention=_all_weights(reader.model, inputs))
+    return Inspection(**texts, start=start, end=end, attention=_all_weights(reader.model, inputs))
 
 
 def _inputs(reader: Reader, texts: dict[str, Tokens]) -> dict[str, np.ndarray]:

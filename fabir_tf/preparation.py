@@ -10,8 +10,8 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.alignment import measure_coverage
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import write_text
-from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.files import expect_writable, write_text
+from fabir_tf.pipelines.sources import load_dataset, names_file
 from fabir_tf.pipelines.squad import SquadData, check_offsets, hold_out
 from fabir_tf.pipelines.vectors import WordVectors, expect_dimension, load_saved_vectors, load_vectors, save_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
@@ -70,6 +70,8 @@ def prepare_run(
         UserError: data, configuration or the run's folder do not fit; nothing already written is lost.
     """
     resuming = _check_run(run, model_config, training, resume)
+    # Told now, and not once the data is tokenised.
+    expect_writable(run.config)
     train_data, eval_data = _load_data(training, options, log)
     check_offsets(train_data)
     tokenised, eval_tokenised = (tokenise(data, options.cache_dir, log) for data in (train_data, eval_data))
@@ -78,6 +80,7 @@ def prepare_run(
     if resuming:
         _check_data(run, fingerprint)
         vectors = load_saved_vectors(run.vocabulary)
+        expect_dimension(vectors, model_config.word_dim)
         vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
     else:
         vectors, vocabulary = _make_vocabulary(model_config, training, tokenised, eval_tokenised)
@@ -93,9 +96,9 @@ def prepare_run(
         vocabulary.save(run.vocabulary)
         coverage = {"train": ledger.to_json(), "eval": eval_ledger.to_json()}
         write_text(run.coverage, json.dumps(coverage, indent=1))
-        # Last, because its presence is what makes the folder a run.
-        run.write_config(model_config, training, fingerprint)
         log(f"{ledger.summary()}\n{eval_ledger.summary()}")
+    # Last, because its presence is what makes the folder a run; again on resumption, which may train for longer.
+    run.write_config(model_config, training, fingerprint)
     encoded, eval_encoded = (
         encode(part, vocabulary, model_config.max_word_characters) for part in (tokenised, eval_tokenised)
     )
@@ -113,10 +116,8 @@ def _check_run(run: RunDirectory, model_config: FabirConfig, training: TrainingC
     recorded = run.read_config()
     asked = {"model": model_config.to_dict(), "training": training.to_dict()}
     # The vocabulary decides its sizes, and training longer or shorter is what a resumed run may be for.
-    free = {field.name for field in dataclasses.fields(FabirConfig) if field.metadata["derived"]} | {
-        "epochs",
-        "patience",
-    }
+    derived = {field.name for field in dataclasses.fields(FabirConfig) if field.metadata["derived"]}
+    free = derived | {"epochs", "patience"}
     for part, values in asked.items():
         for name, value in values.items():
             if name not in free and recorded[part].get(name) != value:
@@ -132,7 +133,7 @@ def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[Squ
     train_data = load_dataset(training.dataset, "train", **places)
     if training.eval_dataset:
         return train_data, load_dataset(training.eval_dataset, "dev", **places)
-    if training.dataset.endswith(".json"):
+    if names_file(training.dataset):
         train_data, eval_data = hold_out(train_data)
         count = f"{len(eval_data.questions):,} questions of {training.dataset}"
         log(f"no --eval_dataset: {count} are set aside, article by article")

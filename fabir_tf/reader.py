@@ -16,7 +16,7 @@ from fabir_tf.pipelines.batches import Rows, make_batches
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import Question, SquadData
-from fabir_tf.pipelines.vectors import load_saved_vectors
+from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.pipelines.windows import merge_windows, window_offsets
 from fabir_tf.run_directory import RunDirectory
@@ -102,6 +102,7 @@ class Reader:
         config = run.read_model_config()
         vectors = load_saved_vectors(run.vocabulary)
         vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
+        _expect_sizes(run, config, vectors, vocabulary)
         model = build_model(config)
         set_frozen_table(model, vectors.table)
         load_checkpoint(run.best, model, optimizer=False)
@@ -205,6 +206,21 @@ class Reader:
         flat = np.concatenate(offsets or [np.zeros(0, np.int64)])
         rows = Rows(questions, flat, np.minimum(lengths[questions], self.max_passage))
         return Rows(*(part[rows.lengths > 0] for part in (rows.questions, rows.offsets, rows.lengths)))
+
+
+def _expect_sizes(run: RunDirectory, config: FabirConfig, vectors: WordVectors, vocabulary: Vocabulary) -> None:
+    """Refuses files of two runs: an id beyond the model's tables would be looked up as anything."""
+    sizes = {
+        "trainable_words": vocabulary.trainable_rows,
+        "characters": vocabulary.character_rows,
+        "frozen_words": vocabulary.frozen_rows,
+        "word_dim": vectors.dimension if vectors.words else config.word_dim,
+    }
+    for name, size in sizes.items():
+        if size != getattr(config, name):
+            raise UserError(
+                f"{run.vocabulary}: found {name}={size}, expected {getattr(config, name)} as in {run.config.name}"
+            )
 
 
 def set_frozen_table(model: keras.Model, table: np.ndarray) -> None:

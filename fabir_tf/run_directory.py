@@ -7,6 +7,7 @@ from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.squad import read_json
 
 _MODEL_NAMES = {config_class.__name__.removesuffix("Config").lower(): config_class for config_class in MODELS}
 
@@ -56,14 +57,12 @@ class RunDirectory:
         Raises:
             UserError: the folder holds no run, or its configuration is damaged.
         """
-        try:
-            content = json.loads(self.config.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"{self.path}: no run here, expected a folder written by fabir-train") from None
-        except ValueError as error:
-            raise UserError(f"{self.config}: the run's configuration is damaged: {error}") from error
-        if not isinstance(content, dict) or not {"model", "training", "data"} <= content.keys():
-            raise UserError(f"{self.config}: expected the fields model, training and data")
+        if not self.is_started:
+            raise UserError(f"{self.path}: found no run, expected a folder written by fabir-train")
+        content = read_json(self.config)
+        for part in ("model", "training", "data"):
+            if not isinstance(content, dict) or not isinstance(content.get(part), dict):
+                raise UserError(f"{self.config}: found no object {part!r}, expected the configuration of a run")
         return content
 
     def read_model_config(self) -> Config:
@@ -74,7 +73,7 @@ class RunDirectory:
         """
         values = dict(self.read_config()["model"])
         name = values.pop("name", None)
-        if name not in _MODEL_NAMES:
+        if not isinstance(name, str) or name not in _MODEL_NAMES:
             raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(_MODEL_NAMES)}")
         try:
             return _MODEL_NAMES[name].from_dict(values)

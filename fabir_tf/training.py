@@ -18,7 +18,7 @@ from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.batches import make_batches
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.files import naming, write_text
 from fabir_tf.pipelines.length_groups import LengthGroups
 from fabir_tf.pipelines.targets import border_targets
 from fabir_tf.pipelines.vectors import WordVectors
@@ -308,5 +308,9 @@ def _is_terminal() -> bool:
 def _save_model(run: RunDirectory, model: keras.Model) -> None:
     """Writes the model as one `.keras` file, whole or not at all."""
     temporary = run.model.with_name("unfinished.keras")
-    model.save(temporary)
-    temporary.replace(run.model)
+    try:
+        with naming(run.model, temporary):
+            model.save(temporary)
+            temporary.replace(run.model)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -170,9 +170,9 @@ def _fingerprint(texts: list[str]) -> str:
 
 
 def _read_cache(path: Path, texts: int, log: Callable[[str], None]) -> TokenisedTexts | None:
-    if not path.exists():
-        return None
     try:
+        if not path.exists():
+            return None
         arrays = read_arrays(path)
         # Tokens hold no line break: white space separates them.
         raw = arrays["types"].tobytes().decode("utf-8", "surrogatepass")

@@ -11,6 +11,10 @@ from typing import BinaryIO
 import numpy as np
 
 
+class WriteError(OSError):
+    """A file that cannot be written: `filename` names it, `strerror` is the reason."""
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Opens a file for writing that takes the place of `path` only once it is complete.
@@ -23,32 +27,26 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
         A binary file.
 
     Raises:
-        OSError: the folder or file cannot be written, the error naming it; what stood at `path` still stands.
+        WriteError: the folder or file cannot be written; what stood at `path` still stands.
     """
     path = Path(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if _is_special(path):
         with naming(path), open(path, "wb") as file:
             yield file
         return
-    _make_room(path)
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        with naming(path, temporary):
-            with open(temporary, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _beside(path) as (temporary, target):
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a text file in UTF-8, whole or not at all.
 
     Raises:
-        OSError: see `replacing`.
+        WriteError: see `replacing`.
     """
     with replacing(path) as file:
         # Python strings from JSON may hold lone surrogates, which plain UTF-8 refuses.
@@ -62,10 +60,12 @@ def expect_writable(path: str | os.PathLike) -> None:
         path: the file; its folder is made if it is missing, the file itself is left as it is.
 
     Raises:
-        OSError: the folder or file cannot be written, the error naming it.
+        WriteError: the folder or file cannot be written.
     """
-    with contextlib.suppress(_Enough), replacing(path):
-        raise _Enough
+    path = Path(path)
+    if not _is_special(path):
+        with _beside(path) as (temporary, _):
+            temporary.touch()
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -82,10 +82,12 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
         ValueError: it is damaged, cut short or no such file.
     """
     try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is not a whole zip archive")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with open(path, "rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                raise ValueError("it is not a whole zip archive")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
     except OSError as error:
         # A real file system's mistakes have a number; the others are NumPy's word for a damaged file.
         if error.errno is not None and error.errno != errno.EINVAL:
@@ -105,7 +107,7 @@ def naming(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iterator[N
         alias: a name that the error may give and that tells a person nothing.
 
     Raises:
-        OSError: with the file's name and the reason; a pipe that is closed at its other end is left as it is.
+        WriteError: in place of an OSError; a pipe that is closed at its other end is left as it is.
     """
     try:
         yield
@@ -114,20 +116,33 @@ def naming(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iterator[N
     except OSError as error:
         if error.filename not in (None, os.fspath(alias)):
             raise
-        raise OSError(error.errno, f"cannot be written ({error.strerror or error})", str(path)) from error
+        raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-class _Enough(Exception):
-    pass
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
+    """A temporary file's name, not there afterwards, and that of the file whose place it may take."""
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    _make_room(path)
+    try:
+        with naming(path, temporary):
+            yield temporary, target
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a device or a pipe stands there, which nothing may take the place of."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _make_room(path: Path) -> None:
     if path.is_dir():
-        raise OSError(errno.EISDIR, "found a folder, expected a file to write", str(path))
+        raise WriteError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    # Also where the folder's place is taken by a file.
     except OSError as error:
-        taken = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = "a file stands in the place of its folder" if taken else error.strerror
-        raise OSError(error.errno, f"cannot be written ({reason})", str(path)) from error
+        # "File exists" is what Python says where a file stands in the folder's place.
+        number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
+        raise WriteError(number, os.strerror(number), str(path)) from error

@@ -51,17 +51,20 @@ def load_dataset(
     """
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
-    if not spec:
-        raise UserError(f"--dataset is empty, expected a SQuAD JSON file, {AUTO}, {SAMPLE} or a TFDS name.")
     if spec == SAMPLE:
         return _load_sample(split)
     if spec == AUTO:
         use_squad, reason = _settle_auto(tfds_data_dir, tfds_manual_dir)
         log(f"--dataset=auto: {reason}")
         return _load_tfds(SQUAD, split, tfds_data_dir, tfds_manual_dir) if use_squad else _load_sample(split)
-    if spec.endswith(".json") or Path(spec).is_file():
+    if names_file(spec):
         return read_squad(spec)
     return _load_tfds(spec, split, tfds_data_dir, tfds_manual_dir)
+
+
+def names_file(spec: str) -> bool:
+    """Whether `load_dataset` reads this as the path of a JSON file, which holds one split and not two."""
+    return spec.endswith(".json") or Path(spec).is_file()
 
 
 def data_from_rows(rows: Iterable[Mapping[str, Any]], name: str) -> SquadData:

@@ -1,13 +1,15 @@
 """Questions, passages and answers, read from SQuAD JSON or from JSON lines with a clear sentence for every mistake."""
 
 import codecs
+import itertools
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fabir_tf.pipelines.errors import UserError
 
@@ -186,7 +188,8 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Reads questions to be answered, one after the other, from SQuAD JSON or from JSON lines.
 
     A JSON line is an object with the texts `question` and `passage` (or `context`) and, if wanted, `id`. Lines are
-    handed on as they arrive, so that a pipe can be answered line by line; blank lines are skipped but counted.
+    handed on as they arrive, so that a pipe can be answered line by line; blank lines are skipped but counted. A line
+    whose id an earlier line has is a bad one.
 
     Args:
         path: a UTF-8 file, or "-" for standard input. Which of the two forms it has is seen from its content.
@@ -416,9 +419,16 @@ def _standard_input() -> Iterator[bytes]:
     stream = getattr(sys.stdin, "buffer", None)
     if stream is not None:
         # readline, unlike iteration over some streams, hands a line on as soon as it is complete.
-        yield from iter(stream.readline, b"")
+        yield from iter(partial(_read_line, stream), b"")
     else:
         yield from (line.encode("utf-8", "surrogatepass") for line in sys.stdin)
+
+
+def _read_line(stream: BinaryIO) -> bytes:
+    try:
+        return stream.readline()
+    except OSError as error:
+        raise UserError(f"standard input: cannot be read ({error.strerror}), expected JSON or JSON lines.") from None
 
 
 def _records(lines: Iterator[bytes], name: str) -> Iterator[Record]:
@@ -427,14 +437,24 @@ def _records(lines: Iterator[bytes], name: str) -> Iterator[Record]:
     if not number:
         return
     if not _may_open_squad(first):
-        yield _record(first, number, name)
-        yield from (_record(line, number, name) for number, line in numbered)
+        yield from _line_records(itertools.chain([(number, first)], numbered), name)
         return
     everything = [(number, first), *numbered]
     if _is_one_text(everything):
         yield from _squad_records(everything, name)
     else:
-        yield from (_record(line, number, name) for number, line in everything)
+        yield from _line_records(everything, name)
+
+
+def _line_records(numbered: Iterable[tuple[int, bytes]], name: str) -> Iterator[Record]:
+    lines: dict[str, int] = {}
+    for number, line in numbered:
+        record = _record(line, number, name)
+        first = lines.setdefault(record.id, number)
+        if first != number and not record.error:
+            error = f"{name}: line {number}: id is {quoted(record.id)}, the id of line {first} too, expected another."
+            record = Record(record.id, "", "", error)
+        yield record
 
 
 def _may_open_squad(line: bytes) -> bool:

@@ -1,21 +1,23 @@
 """Runs command lines as a person would, without importing TensorFlow for each.
 
 One process imports everything once and then forks for each command line, so that every command has its own flags,
-files, limits and exit status. Started with `python command_line.py` it is that process: one JSON request a line.
+files, limits and exit status. `python command_line.py` is that process: it reads one request a line, as JSON.
 """
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
-import signal
+import resource
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from pathlib import Path
 
 COMMANDS = ("train", "evaluate", "predict")
-SECONDS = 600
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +30,9 @@ class Result:
 
     @property
     def error(self) -> str:
-        """The sentence that a mistake is told with, which must be the only thing said about it."""
-        lines = self.stderr.splitlines()
-        told = [line for line in lines if line.startswith("error: ")]
-        assert self.status not in (0, None) and len(told) == 1 and lines[-1] == told[0], self
+        """The one sentence in which a mistake is told."""
+        told = [line for line in self.stderr.splitlines() if line.startswith("error: ")]
+        assert self.status == 2 and len(told) == 1 and self.stderr.endswith(told[0] + "\n"), self
         assert "Traceback" not in self.stderr + self.stdout, self
         return told[0].removeprefix("error: ")
 
@@ -45,13 +46,20 @@ class CommandLines:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        # No accelerator: its driver does not outlive a fork.
         environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[1])}
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
 
     def __call__(
-        self, command: str, *arguments: str, stdin: str | bytes = "", stdout: str | None = None, file_limit: int | None = None
+        self,
+        command: str,
+        *arguments: str,
+        stdin: str | bytes = "",
+        stdout: str | None = None,
+        file_limit: int | None = None,
+        memory_limit: int | None = None,
     ) -> Result:
         """Runs one command line.
 
@@ -61,27 +69,28 @@ class CommandLines:
             stdin: what it reads from standard input.
             stdout: a file that takes its standard output, such as /dev/full.
             file_limit: most bytes that it may write into one file, as on a disk that is nearly full.
+            memory_limit: most bytes of memory that it may take beyond what it has at its start.
 
         Returns:
             The result.
         """
         with tempfile.TemporaryDirectory() as scratch:
-            (Path(scratch) / "stdin").write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
+            source = Path(scratch) / "stdin"
+            source.write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
             request = {
                 "command": command,
-                "arguments": [os.fspath(argument) for argument in arguments],
+                "arguments": arguments,
                 "folder": str(self.folder),
-                "scratch": scratch,
+                "stdin": str(source),
                 "stdout": stdout,
                 "file_limit": file_limit,
+                "memory_limit": memory_limit,
             }
-            self._server.stdin.write(json.dumps(request) + "\n")
+            self._server.stdin.write(json.dumps(request).encode() + b"\n")
             self._server.stdin.flush()
             answer = self._server.stdout.readline()
-            assert answer, "the process that runs the commands has ended"
-            texts = [(Path(scratch) / name) for name in ("stdout", "stderr")]
-            said = [path.read_text(encoding="utf-8", errors="replace") if path.exists() else "" for path in texts]
-        return Result(json.loads(answer), *said)
+        assert answer, "the process that runs the commands has ended"
+        return Result(**json.loads(answer))
 
     def close(self) -> None:
         """Ends the process."""
@@ -90,37 +99,46 @@ class CommandLines:
 
 
 def _serve() -> None:
-    import importlib
-
     modules = {name: importlib.import_module(f"fabir_tf.commands.{name}") for name in COMMANDS}
     importlib.import_module("fabir_tf.reader")
     for line in sys.stdin:
         request = json.loads(line)
+        # Pipes, because a limit on the size of files must not cut off what is said about it.
+        pipes = {name: os.pipe() for name in ("stdout", "stderr")}
         child = os.fork()
         if not child:
-            _run(modules[request["command"]], request)
-        print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])), flush=True)
+            _run(modules[request["command"]], request, {name: pipe[1] for name, pipe in pipes.items()})
+        said = {}
+        readers = [threading.Thread(target=_read, args=(said, name, *pipe)) for name, pipe in pipes.items()]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps({"status": status} | said), flush=True)
 
 
-def _run(module, request: dict) -> None:
-    import resource
+def _read(said: dict[str, str], name: str, end: int, other_end: int) -> None:
+    os.close(other_end)
+    with open(end, "rb") as file:
+        said[name] = file.read().decode("utf-8", "backslashreplace")
 
+
+def _run(module, request: dict, outputs: dict[str, int]) -> None:
     status = 1
     try:
-        signal.alarm(SECONDS)
         os.chdir(request["folder"])
-        scratch = Path(request["scratch"])
-        places = [scratch / "stdin", request["stdout"] or scratch / "stdout", scratch / "stderr"]
-        for number, place in enumerate(places):
-            os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY), number)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+        os.dup2(os.open(request["stdin"], os.O_RDONLY), 0)
+        os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else outputs["stdout"], 1)
+        os.dup2(outputs["stderr"], 2)
         if request["file_limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], resource.RLIM_INFINITY))
+        if request["memory_limit"] is not None:
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (taken + request["memory_limit"], resource.RLIM_INFINITY))
         sys.argv = [f"fabir-{request['command']}", *request["arguments"]]
         status = _status_of(module.run)
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError):

@@ -60,7 +60,7 @@ def test_a_batch_lies_inside_a_group_and_groups_are_of_equal_population(batch_si
 
 @pytest.mark.parametrize(
     ("examples", "batch_size", "groups", "expected"),
-    [(103, 10, 30, 10), (103, 60, 30, 1), (103, 104, 30, 1), (103, 1, 30, 30), (103, 3, 30, 30), (103, 4, 30, 25), (5, 5, 2, 1)],
+    [(103, 10, 30, 10), (103, 60, 30, 1), (103, 104, 30, 1), (103, 3, 30, 30), (103, 4, 30, 25), (5, 5, 2, 1)],
 )
 def test_small_data_has_fewer_groups_so_that_each_fills_a_batch(examples, batch_size, groups, expected):
     lengths = LENGTHS[:examples]

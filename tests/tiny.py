@@ -32,8 +32,8 @@ ARTICLES = (
     ),
     (
         "Bridge",
-        "A stone bridge crosses the river at Pell. Ottilie Brandreth designed it, and it was opened on 4 May 1871 after "
-        "six years of work.",
+        "A stone bridge crosses the river at Pell. Ottilie Brandreth designed it, and it was opened on 4 May 1871 "
+        "after six years of work.",
         (
             ("Who designed the bridge at Pell?", "Ottilie Brandreth"),
             ("When was it opened?", "4 May 1871"),
@@ -106,9 +106,7 @@ def make_reader(words, max_passage=512, **changes) -> Reader:
     """An untrained reader that knows some words, its opinions sharp enough for spans to differ clearly."""
     keras.utils.set_random_seed(11)
     vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz"), ())
-    config = CONFIG.replace(
-        trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, **changes
-    )
+    config = CONFIG.replace(trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, **changes)
     model = build_model(config)
     for weight in model.get_layer("selector").trainable_weights:
         weight.assign(3 * weight)

@@ -1,13 +1,18 @@
 """What all commands share: flags that are defined once, and mistakes told in one sentence."""
 
+import contextlib
+import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from absl import app, flags
 
-from fabir_tf.configuration import Config
+from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import WriteError, naming
+from fabir_tf.pipelines.squad import quoted, read_json, shown
 from fabir_tf.training_config import DataOptions
 
 
@@ -19,22 +24,31 @@ def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
         doc: what it is for, shown above the flags by --help.
     """
     sys.modules["__main__"].__doc__ = doc
+    _list_own_flags()
 
     def guarded(arguments: list[str]) -> None:
+        # What is told may name a file in letters that the terminal's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
         try:
             if arguments[1:]:
-                raise UserError(f"unexpected argument {arguments[1]!r}: everything is given as --flag=value")
+                raise UserError(f"unexpected argument {quoted(arguments[1])}: everything is given as --flag=value")
             main(flags.FLAGS)
-        except UserError as error:
-            _fail(str(error))
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            _fail(f"{place}{error.strerror or error}")
+            with naming("standard output"):
+                sys.stdout.flush()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
+        except BrokenPipeError:
+            # Whoever read the output has seen enough, as in `| head`.
+            _drop_output()
+            sys.exit(1)
+        except Exception as error:
+            sentence = _sentence(error)
+            if not sentence:
+                raise
+            _fail(sentence)
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse_flags)
 
 
 def to_stderr(line: str) -> None:
@@ -48,7 +62,68 @@ def show_progress(done: int, total: int) -> None:
         print(f"\r{done:,} of {total:,} answered", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
+def _list_own_flags() -> None:
+    """Makes --help list the command's flags: Abseil lists those of the main module, which a console script is not."""
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        for flag in defined if module.startswith("fabir_tf.") else ():
+            flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+
+
+def _parse_flags(arguments: list[str]) -> list[str]:
+    """The arguments that are no flags, once the flags are read."""
+    try:
+        rest = flags.FLAGS(arguments)
+    except flags.CantOpenFlagFileError as error:
+        cause = error.__context__
+        _fail(f"--flagfile={cause.filename}: {cause.strerror}, expected a file with a flag a line")
+    except UnicodeDecodeError as error:
+        _fail(f"--flagfile: found bytes that are not UTF-8 at {error.start}, expected a file with a flag a line")
+    except flags.IllegalFlagValueError as error:
+        _fail(_without_python(error))
+    except (flags.Error, ValueError) as error:
+        _fail(f"{error}; --help lists the flags")
+    if flags.FLAGS["verbosity"].using_default_value:
+        # Other libraries' notes would bury what a command says itself.
+        flags.FLAGS.verbosity = -1
+    return rest
+
+
+def _without_python(error: flags.IllegalFlagValueError) -> str:
+    """What a flag expects, in place of what Python says about its value."""
+    found = re.match(r"flag --(\w+)=", str(error))
+    if not found or not isinstance(error.__context__, ValueError | TypeError | OverflowError):
+        return str(error)
+    flag = flags.FLAGS[found[1]]
+    given = str(error).removeprefix("flag ").removesuffix(f": {error.__context__}")
+    return f"{given}: expected {'true or false' if flag.boolean else flag.parser.syntactic_help}"
+
+
+def _sentence(error: Exception) -> str:
+    """What to tell a person; nothing where the mistake is the program's own."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, WriteError):
+        return f"{error.filename}: cannot be written ({error.strerror})"
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or error}"
+    # TensorFlow's own class by its name, because its import would make every mistake wait for seconds.
+    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        return "the memory is full: lower --batch_size, --max_passage or the sizes of the model"
+    return ""
+
+
+def _drop_output() -> None:
+    """Gives up what could not be printed, or the interpreter would try once more at its end, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str) -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)
 
@@ -80,11 +155,9 @@ def read_config_file(path: str, *classes: type[Config]) -> list[dict]:
     Raises:
         UserError: the file is missing or malformed, or a field belongs to none of the classes.
     """
-    from fabir_tf.pipelines.squad import read_json
-
     content = read_json(Path(path))
     if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object of settings, found {type(content).__name__}")
+        raise UserError(f"{path}: found {shown(content)}, expected a JSON object of settings")
     values = {}
     for name, value in content.items():
         values |= value if name in ("model", "training") and isinstance(value, dict) else {name: value}
@@ -92,5 +165,31 @@ def read_config_file(path: str, *classes: type[Config]) -> list[dict]:
         values.pop(extra, None)
     parts = [{name: values.pop(name) for name in list(values) if name in cls.__dataclass_fields__} for cls in classes]
     if values:
-        raise UserError(f"{path}: unknown setting {next(iter(values))!r}; fabir-train --helpfull lists them all")
+        raise UserError(f"{path}: unknown setting {next(iter(values))!r}; fabir-train --help lists them all")
+    for cls, part in zip(classes, parts, strict=True):
+        _check_settings(path, cls, part)
     return parts
+
+
+def _check_settings(path: str, cls: type[Config], settings: dict) -> None:
+    for name, value in settings.items():
+        try:
+            cls.check(name, value)
+        except ConfigError as error:
+            raise UserError(f"{path}: {error}") from None
+
+
+def expect_other_file(flag: str, path: str | None, sources: dict[str, str | None]) -> None:
+    """Refuses to write a result over what it is made from.
+
+    Args:
+        flag: the flag that names the result.
+        path: its value.
+        sources: the flags that name what is read, and their values.
+
+    Raises:
+        UserError: two flags name the same file.
+    """
+    for name, source in sources.items():
+        if path and source and os.path.realpath(path) == os.path.realpath(source) and os.path.isfile(path):
+            raise UserError(f"--{flag}={path} is the file that --{name} reads, expected another one to write to")

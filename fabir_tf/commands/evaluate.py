@@ -17,7 +17,7 @@ from fabir_tf.evaluation import predictions_of, score
 from fabir_tf.pipelines.alignment import measure_coverage
 from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.files import expect_writable, write_text
 from fabir_tf.pipelines.sources import load_dataset
 from fabir_tf.pipelines.squad_metrics import missing_predictions, read_no_answer_probabilities, read_predictions
 
@@ -30,7 +30,7 @@ def define_flags() -> None:
     flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
     flags.DEFINE_string("output_file", None, "Where to write the run's predictions, in the official format.")
     flags.DEFINE_string("report_file", None, "Where to write the figures, as JSON.")
-    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.")
+    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
     cli.define_data_flags()
 
 
@@ -44,10 +44,21 @@ def main(values: flags.FlagValues) -> None:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with --run_dir")
     if values.predictions_file and values.output_file:
         raise UserError("--output_file belongs to --run_dir, found it with --predictions_file")
+    for flag in ("output_file", "report_file"):
+        _check_output(values, flag)
     report = _score_run(values) if values.run_dir else _score_file(values)
     print(json.dumps(report, indent=2))
     if values.report_file:
         write_text(values.report_file, json.dumps(report, indent=2) + "\n")
+
+
+def _check_output(values: flags.FlagValues, flag: str) -> None:
+    """Finds out before the scoring, which may take minutes, whether a result can be written."""
+    path = values[flag].value
+    if path:
+        names = ("dataset", "predictions_file", "no_answer_file")
+        cli.expect_other_file(flag, path, {name: values[name].value for name in names})
+        expect_writable(path)
 
 
 def _load(values: flags.FlagValues):

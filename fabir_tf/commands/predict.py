@@ -5,7 +5,8 @@
 
 The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like,
 id; "-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability and
-n_best. A record that cannot be answered gets a line with id and error, and the others are answered all the same.
+n_best. A record that cannot be answered gets a line with id and error, and the others are answered all the same; the
+command then ends with status 2, as after any mistake.
 """
 
 import contextlib
@@ -19,8 +20,8 @@ from absl import flags
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import replacing
-from fabir_tf.pipelines.squad import Record, read_records
+from fabir_tf.pipelines.files import expect_writable, naming, replacing
+from fabir_tf.pipelines.squad import STANDARD_INPUT, Record, read_records
 
 # Records answered together: enough to fill batches of like length, few enough to see answers come.
 CHUNK = 1024
@@ -34,7 +35,7 @@ def define_flags() -> None:
     flags.DEFINE_string("input_file", None, "SQuAD-like JSON or JSON lines instead; - is standard input.")
     flags.DEFINE_string("output_file", None, "Where to write the answers; standard output when empty.")
     flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1)
-    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.")
+    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
 
 
 def main(values: flags.FlagValues) -> None:
@@ -47,28 +48,40 @@ def main(values: flags.FlagValues) -> None:
     if asked and (values.question is None or values.passage is None):
         missing = "--question" if values.question is None else "--passage"
         raise UserError(f"{missing} is missing: --question and --passage go together")
+    if values.output_file:
+        cli.expect_other_file("output_file", values.output_file, {"input_file": values.input_file})
+        expect_writable(values.output_file)
+    records = [_asked_record(values)] if asked else _input_records(values.input_file)
     from fabir_tf.reader import Reader
 
     reader = Reader.load(values.run_dir, values.max_passage)
-    if asked:
-        records = [_checked(Record("1", values.question, values.passage))]
-        if records[0].error:
-            raise UserError(records[0].error)
-    else:
-        records = map(_checked, read_records(values.input_file))
-    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in _answers(reader, records, values.n_best))
+    written, failed = 0, 0
     with _output(values.output_file) as file:
-        for line in lines:
-            file.write(line)
+        for line in _answers(reader, records, values.n_best):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
             file.flush()
+            written += 1
+            failed += "error" in line
+    if failed:
+        raise UserError(
+            f"{failed:,} of {written:,} questions could not be answered: the field error of their lines says why"
+        )
 
 
-def _checked(record: Record) -> Record:
-    """The record, with an error where a text holds no word."""
+def _asked_record(values: flags.FlagValues) -> Record:
     for name in ("question", "passage"):
-        if not record.error and not getattr(record, name).strip():
-            return Record(record.id, record.question, record.passage, f"the {name} holds no word")
-    return record
+        if not values[name].value.strip():
+            raise UserError(f"--{name} is blank, expected a text with at least one word")
+    return Record("1", values.question, values.passage)
+
+
+def _input_records(path: str) -> Iterator[Record]:
+    records = read_records(path)
+    first = next(records, None)
+    if first is None:
+        name = "standard input" if path == STANDARD_INPUT else path
+        raise UserError(f"{name}: found no question, expected SQuAD JSON or JSON lines with question and passage")
+    return itertools.chain([first], records)
 
 
 def _answers(reader, records: Iterable[Record], n_best: int) -> Iterator[dict]:
@@ -96,7 +109,8 @@ def _output(path: str | None) -> Iterator[io.TextIOBase]:
     if path is None:
         # A passage may hold what the terminal's encoding cannot say.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
-        yield sys.stdout
+        with naming("standard output"):
+            yield sys.stdout
         return
     with replacing(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass") as file:
         yield file

@@ -1,0 +1,186 @@
+"""Checkpoints: every number that training continues from, or a sentence that says why not."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from fabir_tf import checkpoint
+from fabir_tf.checkpoint import load_checkpoint, save_checkpoint
+from fabir_tf.pipelines.errors import UserError
+
+STATE = {"epoch": 3, "step": 7, "loss": [0.1 + 0.2, 5.0], "epochs": [{"loss": None}, {"loss": 1 / 3}], "name": "é"}
+
+
+@keras.saving.register_keras_serializable(package="test_checkpoint")
+class Frozen(keras.layers.Layer):
+    """Adds a table that never changes, under the name that the readers give theirs."""
+
+    def build(self, input_shape):
+        self.table = self.add_weight(name="frozen_table", shape=(input_shape[-1],), initializer="ones", trainable=False)
+
+    def call(self, inputs):
+        return inputs + self.table
+
+
+def make_model(seed, hidden=5, use_ema=True):
+    keras.utils.set_random_seed(seed)
+    inputs = keras.Input((3,))
+    x = Frozen(name="frozen")(keras.layers.Dense(hidden, name="hidden")(inputs))
+    outputs = keras.layers.Dense(2, name="out")(keras.layers.Dropout(0.5, name="drop")(x))
+    model = keras.Model(inputs, outputs)
+    model.compile(keras.optimizers.Adam(0.01, use_ema=use_ema, ema_momentum=0.9), "mse")
+    return model
+
+
+def train_steps(model, steps):
+    random = np.random.default_rng(steps)
+    for _ in range(steps):
+        model.train_on_batch(random.standard_normal((4, 3)), random.standard_normal((4, 2)))
+    return model
+
+
+def numbers(model, optimizer=True):
+    variables = [variable for variable in model.variables if variable.name != "frozen_table"]
+    if optimizer:
+        model.optimizer.build(model.trainable_variables)
+        variables += model.optimizer.variables
+    return [np.asarray(variable) for variable in variables]
+
+
+def assert_equal(actual, expected):
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return train_steps(make_model(1), 3)
+
+
+@pytest.fixture
+def path(tmp_path, trained):
+    save_checkpoint(tmp_path / "checkpoints" / "last.npz", trained, STATE)
+    return tmp_path / "checkpoints" / "last.npz"
+
+
+def test_everything_comes_back(trained, path):
+    other = make_model(2)
+    assert load_checkpoint(path, other) == STATE
+    assert_equal(numbers(other), numbers(trained))
+    # step, two moments and an average for each of four weights
+    assert len(other.optimizer.variables) == 1 + 4 * 3 or len(other.optimizer.variables) == 2 + 4 * 3
+    assert int(other.optimizer.iterations) == 3
+    # The generator of the dropout is among them, and goes on where it was.
+    generators = [variable for variable in other.variables if "seed_generator" in variable.path]
+    assert len(generators) == 1
+    assert generators[0].numpy().any()
+    assert_equal(numbers(train_steps(other, 4)), numbers(train_steps(loaded_from(path), 4)))
+
+
+def loaded_from(path):
+    model = make_model(9)
+    load_checkpoint(path, model)
+    return model
+
+
+def test_the_frozen_table_is_not_written(path):
+    with np.load(path) as file:
+        assert not [name for name in file.files if "frozen_table" in name]
+        assert len([name for name in file.files if name.endswith("/kernel")]) == 2
+
+
+def test_the_frozen_table_is_left_alone(path):
+    model = make_model(2)
+    model.get_layer("frozen").table.assign([1.0, 2.0, 3.0, 4.0, 5.0])
+    load_checkpoint(path, model)
+    assert model.get_layer("frozen").table.numpy().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_weights_alone(trained, tmp_path):
+    path = tmp_path / "best.npz"
+    save_checkpoint(path, trained, {"f1": 70.5}, optimizer=False)
+    with np.load(path) as file:
+        assert not [name for name in file.files if name.startswith("optimizer")]
+    other = make_model(2)
+    before = [np.array(array) for array in numbers(other)[len(numbers(other, optimizer=False)) :]]
+    assert load_checkpoint(path, other, optimizer=False) == {"f1": 70.5}
+    assert_equal(numbers(other, optimizer=False), numbers(trained, optimizer=False))
+    assert_equal(numbers(other)[len(numbers(other, optimizer=False)) :], before)
+    with pytest.raises(UserError, match=r"best\.npz: expected optimizer/0/.* found none"):
+        load_checkpoint(path, other)
+
+
+def test_weights_of_a_whole_checkpoint_load_into_a_model_that_was_never_compiled(trained, path):
+    compiled = make_model(2)
+    model = keras.Model.from_config(compiled.get_config(), custom_objects={"Frozen": Frozen})
+    load_checkpoint(path, model, optimizer=False)
+    assert_equal(numbers(model, optimizer=False), numbers(trained, optimizer=False))
+
+
+def test_another_configuration_is_refused_and_nothing_is_changed(path):
+    other = make_model(2, hidden=6)
+    before = numbers(other)
+    with pytest.raises(UserError, match=r"last\.npz: expected model/0/kernel of shape \(3, 6\), found \(3, 5\)"):
+        load_checkpoint(path, other)
+    assert_equal(numbers(other), before)
+    with pytest.raises(UserError, match="belongs to another configuration"):
+        load_checkpoint(path, make_model(2, hidden=6), optimizer=False)
+
+
+def test_a_missing_checkpoint_is_said(tmp_path):
+    with pytest.raises(UserError, match=r"none\.npz: no such checkpoint, expected one written by fabir-train"):
+        load_checkpoint(tmp_path / "none.npz", make_model(2))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: b"",
+        lambda raw: raw[:100],
+        lambda raw: raw[:-30],
+        lambda raw: b"not an archive",
+        lambda raw: raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 255]) + raw[len(raw) // 2 + 1 :],
+    ],
+)
+def test_a_damaged_checkpoint_is_said_and_nothing_is_changed(path, damage):
+    raw = path.read_bytes()
+    path.write_bytes(damage(raw))
+    other = make_model(2)
+    before = numbers(other)
+    with pytest.raises(UserError, match=r"last\.npz: the checkpoint is damaged or cut short"):
+        load_checkpoint(path, other)
+    assert_equal(numbers(other), before)
+
+
+@pytest.mark.parametrize("state", [None, b"{broken", b""])
+def test_a_checkpoint_without_a_readable_state_is_damaged(path, state):
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name != "state"}
+    if state is not None:
+        arrays["state"] = np.frombuffer(state, np.uint8)
+    np.savez(path, **arrays)
+    with pytest.raises(UserError, match=r"last\.npz: the checkpoint is damaged or cut short"):
+        load_checkpoint(path, make_model(2))
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(path, trained, monkeypatch):
+    old = path.read_bytes()
+
+    def full(file, **arrays):
+        file.write(b"PK\x03\x04 and no more")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.np, "savez", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        save_checkpoint(path, trained, {"epoch": 4})
+    assert path.read_bytes() == old
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_state_is_json(path):
+    with np.load(path) as file:
+        assert json.loads(file["state"].tobytes()) == STATE

@@ -1,0 +1,296 @@
+"""FABIR as a functional model: names, sizes, what every field of the configuration reaches, and saving."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from tiny import CONFIG
+
+import fabir_tf
+from fabir_tf.configuration import ConfigError
+
+ROOT = Path(__file__).parents[1]
+
+# Every field but the derived ones has another value than its default, and no two probabilities are equal.
+OVERRIDES = {
+    "trainable_words": 13,
+    "characters": 17,
+    "frozen_words": 19,
+    "word_dim": 18,
+    "character_dim": 5,
+    "character_kernel": 3,
+    "character_filters": 12,
+    "max_word_characters": 9,
+    "highway_layers": 1,
+    "min_frequency": 1e-3,
+    "first_position": 7,
+    "d_model": 12,
+    "num_heads": 3,
+    "reduction_hidden_dim": 14,
+    "hidden_dim": 22,
+    "num_layers": 2,
+    "attention_kernel": "3x7",
+    "attention_depthwise": True,
+    "cross_attention": "row",
+    "selector": "convolution",
+    "selector_filters": 6,
+    "selector_kernel": 5,
+    "max_answer": 4,
+    "input_keep": 0.95,
+    "sublayer_keep": 0.85,
+    "attention_keep": 0.7,
+    "selector_keep": 0.6,
+    "character_keep": 0.5,
+    "dropout_amplification": 3.0,
+}
+
+
+def parameters(weights):
+    return sum(int(np.prod(weight.shape)) for weight in weights)
+
+
+def make_inputs(vocabulary, characters, max_word_characters, batch=3, passage=11, question=5):
+    """Ids of texts of different lengths; padding is 0 and stands at the end."""
+    random = np.random.default_rng(2)
+    inputs = {}
+    for name, length in (("passage", passage), ("question", question)):
+        words = random.integers(1, vocabulary, (batch, length))
+        letters = random.integers(1, characters, (batch, length, max_word_characters))
+        for row in range(batch):
+            words[row, length - row :] = 0
+            letters[row, length - row :] = 0
+        inputs |= {f"{name}_words": words.astype(np.int32), f"{name}_characters": letters.astype(np.int32)}
+    return inputs
+
+
+@pytest.fixture(scope="module")
+def published():
+    """FABIR as published, but for the frozen table, which holds no parameter to learn."""
+    return fabir_tf.build_model(frozen_words=11)
+
+
+# === Size and names ===
+
+
+def test_parameter_count_is_the_published_one(published):
+    assert parameters(published.trainable_weights) == 1_385_198
+    config = fabir_tf.FabirConfig()
+    assert (config.trainable_words, config.characters) == (50, 306)
+
+
+def test_parameter_count_by_part(published):
+    parts = {layer.name: parameters(layer.trainable_weights) for layer in published.layers if layer.trainable_weights}
+    assert parts == {
+        "word_embedding": 10_100 + 100 * 50,
+        "character_embedding": 4_100 + 8 * 306,
+        "highway": 160_800,
+        "reduction_layer": 685_660,
+        "processing_layer_1": 162_560,
+        "processing_layer_2": 162_560,
+        "processing_layer_3": 162_560,
+        "selector": 29_410,
+    }
+
+
+def test_parameter_count_grows_with_the_tables_alone():
+    small = {"frozen_words": 0, "num_layers": 0}
+    counts = [
+        parameters(fabir_tf.build_model(trainable_words=words, characters=characters, **small).trainable_weights)
+        for words, characters in ((1, 1), (4, 1), (1, 6))
+    ]
+    assert counts[0] == 1_377_750 - 3 * 162_560 + 100 + 8
+    assert counts[1] - counts[0] == 300
+    assert counts[2] - counts[0] == 40
+
+
+def test_the_published_configuration():
+    values = fabir_tf.FabirConfig().to_dict()
+    assert values == {
+        "trainable_words": 50,
+        "characters": 306,
+        "frozen_words": 400_000,
+        "word_dim": 100,
+        "character_dim": 8,
+        "character_kernel": 5,
+        "character_filters": 100,
+        "max_word_characters": 20,
+        "highway_layers": 2,
+        "min_frequency": 1e-4,
+        "first_position": 500,
+        "d_model": 100,
+        "num_heads": 4,
+        "reduction_hidden_dim": 400,
+        "hidden_dim": 200,
+        "num_layers": 3,
+        "attention_kernel": "1x5",
+        "attention_depthwise": False,
+        "cross_attention": "column",
+        "selector": "convolution",
+        "selector_filters": 32,
+        "selector_kernel": 9,
+        "max_answer": 15,
+        "input_keep": 0.9,
+        "sublayer_keep": 0.9,
+        "attention_keep": 0.9,
+        "selector_keep": 0.8,
+        "character_keep": 0.75,
+        "dropout_amplification": 2.0,
+    }
+
+
+def test_inputs_and_outputs_have_names(published):
+    inputs = {tensor.name: (tensor.shape, tensor.dtype) for tensor in published.inputs}
+    assert inputs == {
+        "passage_words": ((None, None), "int32"),
+        "passage_characters": ((None, None, 20), "int32"),
+        "question_words": ((None, None), "int32"),
+        "question_characters": ((None, None, 20), "int32"),
+    }
+    outputs = {name: (tensor.shape, tensor.dtype) for name, tensor in published.output.items()}
+    assert outputs == {"start_logits": ((None, None), "float32"), "end_logits": ((None, None), "float32")}
+
+
+def test_inputs_are_told_apart_by_their_names(published):
+    inputs = make_inputs(50, 306, 20)
+    logits = published(inputs)
+    backwards = published(dict(reversed(inputs.items())))
+    for name in ("start_logits", "end_logits"):
+        assert logits[name].shape == (3, 11)
+        np.testing.assert_array_equal(logits[name], backwards[name])
+        padding = np.arange(11)[None] >= 11 - np.arange(3)[:, None]
+        assert (np.asarray(logits[name])[padding] == -1e9).all()
+        assert (np.abs(np.asarray(logits[name])[~padding]) < 1e3).all()
+    assert not np.allclose(logits["start_logits"][0], logits["end_logits"][0])
+
+
+# === Configuration ===
+
+
+@pytest.fixture(scope="module")
+def overridden():
+    return fabir_tf.build_model(**OVERRIDES)
+
+
+def test_the_overrides_leave_no_field_at_its_default():
+    default = fabir_tf.FabirConfig().to_dict()
+    assert OVERRIDES.keys() == default.keys()
+    assert [name for name in default if default[name] == OVERRIDES[name]] == ["selector"]
+
+
+def test_every_field_reaches_the_layers(overridden):
+    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "cross_softmax_axis": "key"}
+    expected = {
+        "word_embedding": {"trainable_words": 13, "frozen_words": 19, "dim": 18},
+        "character_embedding": {"characters": 17, "dim": 5, "kernel_size": 3, "filters": 12, "dropout": 0.5},
+        "input_dropout": {"rate": 0.05},
+        "reduction_layer": attention
+        | {
+            "dim": 12,
+            "min_frequency": 1e-3,
+            "first_position": 7,
+            "encoding_dropout": 0.05,
+            "hidden_dim": 14,
+            "attention_dropout": 1 - 0.7**3,
+            "dropout": 1 - 0.85**3,
+        },
+        "processing_layer_1": attention | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
+        "processing_layer_2": attention | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
+        "selector": {"filters": 6, "kernel_size": 5, "dropout": 0.4},
+    }
+    for name, values in expected.items():
+        config = overridden.get_layer(name).get_config()
+        for key, value in values.items():
+            found = config[key]
+            if isinstance(value, float):
+                assert found == pytest.approx(value), f"{name}.{key}"
+            else:
+                assert (tuple(found) if isinstance(found, list) else found) == value, f"{name}.{key}"
+    assert "processing_layer_3" not in [layer.name for layer in overridden.layers]
+    assert parameters(overridden.get_layer("highway").trainable_weights) == 2 * 30 * 31
+    assert overridden.input["passage_characters"].shape == (None, None, 9)
+
+
+def test_overrides_and_configuration_mean_the_same(overridden):
+    config = fabir_tf.FabirConfig(**(OVERRIDES | {"num_layers": 5}))
+    model = fabir_tf.build_model(config, num_layers=2)
+    assert [weight.shape for weight in model.weights] == [weight.shape for weight in overridden.weights]
+
+
+def test_the_linear_selector_can_be_chosen():
+    model = fabir_tf.build_model(CONFIG, selector="linear", selector_keep=0.7)
+    assert isinstance(model.get_layer("selector"), fabir_tf.layers.LinearSelector)
+    assert model.get_layer("selector").get_config()["dropout"] == pytest.approx(0.3)
+
+
+def test_without_convolution_the_attention_has_no_kernel():
+    plain = fabir_tf.build_model(CONFIG, attention_kernel="none")
+    assert plain.get_layer("reduction_layer").get_config()["kernel_size"] is None
+    convolved = fabir_tf.build_model(CONFIG)
+    assert parameters(convolved.trainable_weights) > parameters(plain.trainable_weights)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"num_head": 2}, r"FabirConfig has no field 'num_head'; did you mean 'num_heads'\?"),
+        ({"zzz": 2}, "FabirConfig has no field 'zzz'; its fields are trainable_words, "),
+        ({"num_heads": 3}, "d_model must be even and a multiple of num_heads=3, found 100"),
+        ({"d_model": 50, "num_heads": 10, "word_dim": 95}, r"word_dim \+ character_filters must be .*=10, found 195"),
+        ({"d_model": 25, "num_heads": 5}, "d_model must be even"),
+        ({"num_heads": 2.0}, "num_heads must be of type int, found 2.0"),
+        ({"num_layers": True}, "num_layers must be of type int, found True"),
+        ({"num_layers": -1}, "num_layers must be at least 0, found -1"),
+        ({"input_keep": 0}, "input_keep must be between 0.05 and 1.0, found 0.0"),
+        ({"input_keep": float("nan")}, "input_keep must be between 0.05 and 1.0, found nan"),
+        ({"attention_kernel": "2x5"}, "attention_kernel must be none or HxW with odd numbers, .* found '2x5'"),
+        ({"attention_kernel": "none", "attention_depthwise": True}, "attention_depthwise needs an attention_kernel"),
+        ({"cross_attention": "rows"}, "cross_attention must be one of column, row, found 'rows'"),
+        ({"selector": "rnn"}, "selector must be one of convolution, linear, found 'rnn'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        fabir_tf.build_model(**overrides)
+
+
+# === Saving ===
+
+LOAD_AND_COMPARE = """
+import sys
+import numpy as np
+import keras
+import fabir_tf
+model = keras.saving.load_model(sys.argv[1])
+with np.load(sys.argv[2]) as file:
+    arrays = {name: file[name] for name in file.files}
+logits = model({name: array for name, array in arrays.items() if "logits" not in name})
+for name, array in logits.items():
+    np.testing.assert_allclose(np.asarray(array), arrays[name], rtol=1e-5, atol=1e-5, err_msg=name)
+print(sorted(logits), type(model).__name__)
+"""
+
+
+def test_a_saved_model_loads_where_only_the_package_is_imported(tmp_path):
+    keras.utils.set_random_seed(3)
+    model = fabir_tf.build_model(CONFIG, frozen_words=7, trainable_words=5, characters=9)
+    model.get_layer("word_embedding").frozen_table.assign(np.random.default_rng(1).standard_normal((7, 20)))
+    inputs = make_inputs(13, 10, 20)
+    logits = {name: np.asarray(array) for name, array in model(inputs).items()}
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "arrays.npz", **inputs, **logits)
+    command = [sys.executable, "-c", LOAD_AND_COMPARE, str(tmp_path / "model.keras"), str(tmp_path / "arrays.npz")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "['end_logits', 'start_logits'] Functional"
+
+
+def test_seeds_decide_the_weights():
+    weights = []
+    for seed in (1, 1, 2):
+        keras.utils.set_random_seed(seed)
+        weights.append(fabir_tf.build_model(CONFIG).get_layer("highway").get_weights())
+    np.testing.assert_array_equal(weights[0][0], weights[1][0])
+    assert (weights[0][0] != weights[2][0]).any()

@@ -1,0 +1,477 @@
+"""Training with the real `train` on a tiny file: it learns, repeats itself, and survives being killed."""
+
+import csv
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
+
+from fabir_tf import checkpoint, training
+from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.evaluation import predictions_of
+from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.squad import read_squad
+from fabir_tf.pipelines.squad_metrics import score_v1
+from fabir_tf.pipelines.vectors import load_vectors
+from fabir_tf.reader import Reader
+from fabir_tf.training import train
+from fabir_tf.training_config import DataOptions, TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+# Six steps in an epoch: 12 questions in batches of 2.
+STEPS = 6
+SETTINGS = {
+    "vectors": "none",
+    "min_word_count": 0,
+    "min_character_count": 0,
+    "epochs": 3,
+    "batch_size": 2,
+    "length_groups": 2,
+    "learning_rate_factor": 0.05,
+    "warmup_steps": 10,
+    "checkpoint_steps": 2,
+    "seed": 5,
+}
+PATIENCE_OF_THE_TEST = 900
+
+
+# === Running ===
+
+
+def train_tiny(run_dir, settings, resume=False, log=lambda line: None):
+    return train(str(run_dir), CONFIG, TrainingConfig(**(SETTINGS | settings)), DataOptions(None), resume, log)
+
+
+def capture_models(patch):
+    """A list that every model compiled from now on is put into."""
+    models, original = [], training._compiled_model
+
+    def capturing(*arguments):
+        models.append(original(*arguments))
+        return models[-1]
+
+    patch.setattr(training, "_compiled_model", capturing)
+    return models
+
+
+def make_every_epoch_better(patch):
+    """Lets the number of steps be the score, so that the best epoch is the last one in every process."""
+    models = capture_models(patch)
+    patch.setattr(
+        training,
+        "score",
+        lambda data, texts: {"exact_match": 0.0, "f1": float(models[-1].optimizer.iterations.numpy())},
+    )
+    return models
+
+
+def after_every_step(patch, call):
+    original = training._Progress.on_train_batch_end
+
+    def on_train_batch_end(self, batch, logs=None):
+        original(self, batch, logs)
+        call()
+
+    patch.setattr(training._Progress, "on_train_batch_end", on_train_batch_end)
+
+
+def numbers_of(run_dir, name="last.npz"):
+    """State and arrays of a checkpoint, without what a clock says."""
+    with np.load(run_dir / "checkpoints" / name) as file:
+        arrays = {key: file[key] for key in file.files}
+    state = json.loads(arrays.pop("state").tobytes())
+    state.pop("seconds", None)
+    for row in state.get("epochs", []):
+        row.pop("seconds")
+    return state, arrays
+
+
+def assert_same_run(run_dir, other_dir):
+    for name in ("last.npz", "best.npz"):
+        (state, arrays), (other_state, other_arrays) = numbers_of(run_dir, name), numbers_of(other_dir, name)
+        assert state == other_state
+        assert arrays.keys() == other_arrays.keys()
+        different = [key for key in arrays if not np.array_equal(arrays[key], other_arrays[key])]
+        assert different == [], f"{len(different)} of {len(arrays)} arrays of {name} differ"
+    predictions, other_predictions = ((part / "predictions.json").read_text() for part in (run_dir, other_dir))
+    assert predictions == other_predictions
+
+
+def rate(step):
+    """The learning rate after so many steps; see test_schedule.py."""
+    t = step + 1
+    return SETTINGS["learning_rate_factor"] * 20**-0.5 * min(t**-0.5, t * SETTINGS["warmup_steps"] ** -1.5)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Settings that name the data, and those that name word vectors too."""
+    folder = tmp_path_factory.mktemp("data")
+    data = {"dataset": write_squad(folder / "train.json", ARTICLES)}
+    data |= {"eval_dataset": write_squad(folder / "dev.json", DEV_ARTICLES)}
+    random_numbers = np.random.default_rng(7)
+    words = ("the", "was", "built", "by", "owl", "fox", "tower", "never")
+    lines = [" ".join([word, *(f"{number:.4f}" for number in random_numbers.normal(size=20))]) for word in words]
+    (folder / "vectors.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return SimpleNamespace(data=data, with_vectors=data | {"vectors": str(folder / "vectors.txt")})
+
+
+@pytest.fixture(scope="module")
+def finished(files, tmp_path_factory):
+    """An uninterrupted run of three epochs."""
+    run_dir, lines, shapes = tmp_path_factory.mktemp("finished") / "run", [], set()
+    with pytest.MonkeyPatch.context() as patch:
+        models = capture_models(patch)
+        original = training.make_batches
+
+        def spying(*arguments):
+            dataset = original(*arguments)
+            if len(arguments) == 4:
+                shapes.update(inputs["passage_words"].shape for inputs, _ in dataset.as_numpy_iterator())
+            return dataset
+
+        patch.setattr(training, "make_batches", spying)
+        history = train_tiny(run_dir, files.with_vectors, log=lines.append)
+    return SimpleNamespace(run_dir=run_dir, history=history, lines=lines, model=models[0], shapes=shapes)
+
+
+# === A whole run ===
+
+
+def test_the_loss_falls(finished):
+    losses = [row["loss"] for row in finished.history["epochs"]]
+    assert losses[0] is None
+    assert len(losses) == 4
+    assert losses[1] > losses[2] > losses[3] > 0
+
+
+def test_the_history_counts_epochs_steps_and_rates(finished):
+    rows = finished.history["epochs"]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    assert [row["step"] for row in rows] == [0, STEPS, 2 * STEPS, 3 * STEPS]
+    assert [row["learning_rate"] for row in rows] == pytest.approx([rate(row["step"]) for row in rows], rel=1e-5)
+    assert all(row["seconds"] >= 0 for row in rows)
+    best = max(rows, key=lambda row: row["f1"])
+    assert finished.history["best_f1"] == best["f1"]
+    assert finished.history["best_epoch"] == best["epoch"]
+
+
+def test_the_history_is_written(finished):
+    with open(finished.run_dir / "history.csv", encoding="utf-8", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert list(written[0]) == ["epoch", "step", "loss", "exact_match", "f1", "learning_rate", "seconds"]
+    for row, line in zip(finished.history["epochs"], written, strict=True):
+        assert {name: "" if value is None else str(value) for name, value in row.items()} == line
+
+
+def test_the_run_says_what_it_does(finished):
+    text = "\n".join(finished.lines)
+    assert "12 questions to train on, 6 steps per epoch" in text
+    assert "8 word vectors" in text
+    assert "before training:  EM " in text
+    assert f"epoch 3/3:  EM {finished.history['epochs'][3]['exact_match']:.2f}" in text
+
+
+def test_the_run_directory_is_complete(finished):
+    names = {path.name for path in finished.run_dir.iterdir()}
+    expected = {"config.json", "vocabulary", "checkpoints", "model.keras", "history.csv", "coverage.json"}
+    assert names == expected | {"tensorboard", "predictions.json"}
+    assert {path.name for path in (finished.run_dir / "checkpoints").iterdir()} == {"last.npz", "best.npz"}
+    coverage = json.loads((finished.run_dir / "coverage.json").read_text())
+    assert coverage["train"]["counts"]["kept"] == 12
+    assert coverage["eval"]["counts"]["kept"] == 4
+
+
+def test_batches_of_all_lengths_share_one_trace(finished):
+    assert len(finished.shapes) >= 4
+    assert finished.model.train_function.experimental_get_tracing_count() == 1
+
+
+def test_the_scores_are_those_of_an_evaluation(finished, files):
+    data = read_squad(files.data["eval_dataset"])
+    reader = Reader.load(finished.run_dir)
+    answers = predictions_of(reader, reader.encode(tokenise(data)))
+    texts = {key: answer.text for key, answer in answers.items()}
+    assert list(texts) == [question.id for question in data.questions]
+    assert json.loads((finished.run_dir / "predictions.json").read_text()) == texts
+    best = finished.history["epochs"][finished.history["best_epoch"]]
+    scores = score_v1(data, texts)
+    assert (scores["exact_match"], scores["f1"], scores["total"]) == (best["exact_match"], best["f1"], 4)
+    state, _ = numbers_of(finished.run_dir, "best.npz")
+    assert (state["epoch"], state["f1"]) == (finished.history["best_epoch"], best["f1"])
+
+
+def test_the_reader_has_the_words_and_vectors_of_the_run(finished, files):
+    reader = Reader.load(finished.run_dir)
+    vectors = load_vectors(files.with_vectors["vectors"])
+    table = reader.model.get_layer("word_embedding").frozen_table.numpy()
+    np.testing.assert_array_equal(table, vectors.table)
+    assert list(reader.vocabulary.frozen_words) == list(vectors.words)
+    # Words with a vector are not learned a second time; those that the dev set alone has are unknown.
+    learned = set(reader.vocabulary.trainable_words)
+    assert {"mill", "keld", "frogs", "1871"} <= learned
+    assert not learned & {"the", "owl", "built", "never", "tower", "wend", "fox"}
+    assert reader.config.trainable_words == 1 + len(learned)
+
+
+LOAD_AND_COMPARE = """
+import sys
+import numpy as np
+import keras
+import fabir_tf
+model = keras.saving.load_model(sys.argv[1])
+with np.load(sys.argv[2]) as file:
+    arrays = {name: file[name] for name in file.files}
+logits = model({name: array for name, array in arrays.items() if "logits" not in name})
+for name, array in logits.items():
+    np.testing.assert_allclose(np.asarray(array), arrays[name], rtol=1e-5, atol=1e-5, err_msg=name)
+print(sorted(logits), model.optimizer.learning_rate is not None)
+"""
+
+
+def test_the_model_file_loads_where_only_the_package_is_imported(finished, tmp_path):
+    reader = Reader.load(finished.run_dir)
+    generator = np.random.default_rng(3)
+    inputs = {}
+    for name, length in (("passage", 9), ("question", 4)):
+        inputs[f"{name}_words"] = generator.integers(0, 20, (2, length)).astype(np.int32)
+        inputs[f"{name}_characters"] = generator.integers(0, 20, (2, length, 20)).astype(np.int32)
+    logits = {name: np.asarray(array) for name, array in reader.model(inputs).items()}
+    np.savez(tmp_path / "arrays.npz", **inputs, **logits)
+    command = [sys.executable, "-c", LOAD_AND_COMPARE, finished.run_dir / "model.keras", tmp_path / "arrays.npz"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_OF_THE_TEST)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "['end_logits', 'start_logits'] True"
+
+
+# === Seeds ===
+
+
+def test_one_seed_gives_one_run_also_when_it_is_made_longer_later(finished, files, tmp_path):
+    history = train_tiny(tmp_path / "run", files.with_vectors | {"epochs": 1})
+    assert [row["loss"] for row in history["epochs"]] == [row["loss"] for row in finished.history["epochs"][:2]]
+    train_tiny(tmp_path / "run", files.with_vectors, resume=True)
+    assert_same_run(tmp_path / "run", finished.run_dir)
+
+
+def test_another_seed_gives_another_run(finished, files, tmp_path):
+    history = train_tiny(tmp_path / "run", files.with_vectors | {"epochs": 1, "seed": 6})
+    assert history["epochs"][1]["loss"] != finished.history["epochs"][1]["loss"]
+    _, arrays = numbers_of(tmp_path / "run")
+    _, other_arrays = numbers_of(finished.run_dir)
+    assert arrays.keys() == other_arrays.keys()
+
+
+# === Killed and resumed ===
+
+
+def die_somewhere(run_dir, settings):
+    """In a process of its own: trains slowly enough to be killed in the middle."""
+    after_every_step(pytest.MonkeyPatch(), lambda: time.sleep(0.15))
+    train_tiny(run_dir, settings)
+
+
+def die_while_writing(run_dir, settings, number):
+    """In a process of its own: is killed with half of a checkpoint written."""
+    patch, savez, writes = pytest.MonkeyPatch(), np.savez, itertools.count(1)
+    make_every_epoch_better(patch)
+
+    def dying(file, **arrays):
+        if next(writes) == number:
+            file.write(b"PK\x03\x04 and no more")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        savez(file, **arrays)
+
+    patch.setattr(checkpoint.np, "savez", dying)
+    train_tiny(run_dir, settings)
+
+
+CHILD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import test_training
+getattr(test_training, sys.argv[2])(*json.loads(sys.argv[3]))
+"""
+
+
+def start_child(function, *arguments):
+    command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), function, json.dumps(arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def is_inside_second_epoch(run_dir):
+    if not (run_dir / "checkpoints" / "last.npz").exists():
+        return False
+    state, _ = numbers_of(run_dir)
+    return state["epoch"] == 1 and state["step"] > 0
+
+
+def test_killed_at_any_moment_and_resumed_is_the_uninterrupted_run(finished, files, tmp_path):
+    run_dir = tmp_path / "run"
+    process = start_child("die_somewhere", str(run_dir), files.with_vectors)
+    begin = time.monotonic()
+    while not is_inside_second_epoch(run_dir):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() - begin < PATIENCE_OF_THE_TEST
+        time.sleep(0.02)
+    time.sleep(random.uniform(0, 0.5))
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.stderr.close()
+    killed, _ = numbers_of(run_dir)
+    assert killed["epoch"] in (1, 2)
+    lines = []
+    history = train_tiny(run_dir, files.with_vectors, resume=True, log=lines.append)
+    assert f"resuming at epoch {killed['epoch'] + 1}, step {killed['step']} of 6" in lines
+    assert_same_run(run_dir, finished.run_dir)
+    losses = [row["loss"] for row in history["epochs"]]
+    assert losses == [row["loss"] for row in finished.history["epochs"]]
+
+
+EMA = {"ema_decay": 0.8, "checkpoint_steps": 1}
+
+
+@pytest.fixture(scope="module")
+def averaged(files, tmp_path_factory):
+    """An uninterrupted run that keeps averages, with the weights after each of its steps."""
+    run_dir, weights = tmp_path_factory.mktemp("averaged") / "run", []
+    with pytest.MonkeyPatch.context() as patch:
+        models = make_every_epoch_better(patch)
+        after_every_step(patch, lambda: weights.append([w.numpy() for w in models[0].trainable_variables]))
+        train_tiny(run_dir, files.data | EMA)
+    return SimpleNamespace(run_dir=run_dir, weights=weights, model=models[0])
+
+
+def test_the_best_checkpoint_holds_averages_and_the_last_one_weights(averaged):
+    assert len(averaged.weights) == 3 * STEPS
+    averages = [weight.astype(np.float64) for weight in averaged.weights[0]]
+    for weights in averaged.weights[1:]:
+        averages = [0.8 * average + 0.2 * weight for average, weight in zip(averages, weights, strict=True)]
+    load_checkpoint(averaged.run_dir / "checkpoints" / "best.npz", averaged.model, optimizer=False)
+    for variable, average in zip(averaged.model.trainable_variables, averages, strict=True):
+        np.testing.assert_allclose(variable.numpy(), average, rtol=1e-4, atol=1e-6, err_msg=variable.path)
+    load_checkpoint(averaged.run_dir / "checkpoints" / "last.npz", averaged.model)
+    for variable, weight in zip(averaged.model.trainable_variables, averaged.weights[-1], strict=True):
+        np.testing.assert_array_equal(variable.numpy(), weight, err_msg=variable.path)
+    assert max(np.abs(average - weight).max() for average, weight in zip(averages, weights, strict=True)) > 1e-3
+
+
+def test_killed_while_writing_a_checkpoint_with_averages_and_resumed(averaged, files, tmp_path):
+    run_dir = tmp_path / "run"
+    # best and last before training; then five steps, best and last in each epoch: the tenth falls in the second epoch.
+    process = start_child("die_while_writing", str(run_dir), files.data | EMA, 2 + 7 + 4)
+    _, errors = process.communicate(timeout=PATIENCE_OF_THE_TEST)
+    assert process.returncode == -signal.SIGKILL, errors
+    killed, _ = numbers_of(run_dir)
+    assert (killed["epoch"], killed["step"]) == (1, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        make_every_epoch_better(patch)
+        train_tiny(run_dir, files.data | EMA, resume=True)
+    assert_same_run(run_dir, averaged.run_dir)
+
+
+def test_a_run_is_not_begun_twice_nor_resumed_as_another(finished, files, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")}
+    with pytest.raises(UserError, match=r"already holds a run: add --resume to continue it"):
+        train_tiny(finished.run_dir, files.with_vectors)
+    with pytest.raises(UserError, match=r"holds a run with seed=5, found seed=6"):
+        train_tiny(finished.run_dir, files.with_vectors | {"seed": 6}, resume=True)
+    with pytest.raises(UserError, match=r"holds a run with num_heads=2, found num_heads=4"):
+        train(str(finished.run_dir), CONFIG.replace(num_heads=4), TrainingConfig(**SETTINGS), DataOptions(None), True)
+    assert {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")} == before
+
+
+def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):
+    path = Path(files.data["dataset"])
+    original = path.read_text()
+    try:
+        write_squad(path, ARTICLES[:3])
+        with pytest.raises(UserError, match=r"^--dataset: the data is not what the run in "):
+            train_tiny(finished.run_dir, files.with_vectors, resume=True)
+    finally:
+        path.write_text(original)
+
+
+# === Settings ===
+
+
+def test_patience_ends_a_run_that_gets_no_better(files, tmp_path):
+    # Without a learning rate nothing can get better.
+    settings = files.data | {"learning_rate_factor": 0.0, "patience": 2, "epochs": 9}
+    history = train_tiny(tmp_path / "run", settings)
+    assert [row["epoch"] for row in history["epochs"]] == [0, 1, 2]
+    assert history["best_epoch"] == 0
+    _, last = numbers_of(tmp_path / "run")
+    _, best = numbers_of(tmp_path / "run", "best.npz")
+    assert not [name for name in best if "seed_generator" not in name and not np.array_equal(best[name], last[name])]
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_stays_finite_and_clipping_clips(files, tmp_path, policy):
+    settings = files.data | {"dtype_policy": policy, "clip_norm": 1e-3, "batch_size": 12, "epochs": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        models = capture_models(patch)
+        history = train_tiny(tmp_path / "run", settings)
+    assert keras.config.dtype_policy().name == "float32"
+    assert models[0].get_layer("highway").compute_dtype == policy.removeprefix("mixed_")
+    assert np.isfinite(history["epochs"][1]["loss"])
+    state, arrays = numbers_of(tmp_path / "run")
+    assert (state["epoch"], state["step"]) == (1, 0)
+    for name, array in arrays.items():
+        assert np.isfinite(array).all(), name
+    assert {array.dtype for name, array in arrays.items() if name.endswith("kernel")} == {np.dtype(np.float32)}
+    # After one step Adam's first moment is 1 - beta_1 of the clipped gradient.
+    moments = [array.astype(np.float64) for name, array in arrays.items() if name.endswith("_momentum")]
+    norm = np.sqrt(sum((moment**2).sum() for moment in moments))
+    assert len(moments) == len(models[0].trainable_variables)
+    if history["epochs"][1]["step"] or policy == "mixed_bfloat16":
+        assert norm == pytest.approx(0.1 * 1e-3, rel=1e-3)
+    else:
+        # The loss scale begins high, and a step whose gradients overflow is skipped.
+        assert norm == 0
+
+
+NO_VECTORS = SimpleNamespace(table=np.zeros((0, 0), np.float16))
+
+
+def test_adam_is_set_as_asked():
+    settings = {"adam_beta_1": 0.8, "adam_beta_2": 0.95, "adam_epsilon": 1e-5, "clip_norm": 0.7, "ema_decay": 0.6}
+    settings |= {"learning_rate_factor": 0.3, "warmup_steps": 40}
+    optimizer = training._compiled_model(CONFIG, TrainingConfig(**settings), NO_VECTORS).optimizer
+    assert type(optimizer) is keras.optimizers.Adam
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.8, 0.95, 1e-5)
+    assert (optimizer.global_clipnorm, optimizer.clipnorm, optimizer.clipvalue) == (0.7, None, None)
+    assert (optimizer.use_ema, optimizer.ema_momentum, optimizer.ema_overwrite_frequency) == (True, 0.6, None)
+    assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.3, "warmup_steps": 40}
+
+
+def test_adam_is_the_papers_by_default():
+    optimizer = training._compiled_model(CONFIG, TrainingConfig(), NO_VECTORS).optimizer
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-8)
+    assert (optimizer.global_clipnorm, optimizer.use_ema, optimizer.weight_decay) == (None, False, None)
+    assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}
+
+
+def test_a_decay_of_zero_averages_nothing():
+    optimizer = training._compiled_model(CONFIG, TrainingConfig(ema_decay=0.0), NO_VECTORS).optimizer
+    assert optimizer.ema_momentum == 0.0
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(loss):
+    progress = training._Progress(SimpleNamespace(state={"epoch": 2, "step": 4}))
+    with pytest.raises(UserError, match=f"^the loss is {loss} in epoch 3, step 5"):
+        progress.on_train_batch_end(0, {"loss": loss})
