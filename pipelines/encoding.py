@@ -191,7 +191,10 @@ def _is_consistent(cached: TokenisedTexts, texts: int) -> bool:
     total = int(cached.splits[-1]) if len(cached.splits) else -1
     sizes = {len(cached.tokens), len(cached.starts), len(cached.ends), total}
     in_range = total <= 0 or 1 <= cached.tokens.min() <= cached.tokens.max() <= len(cached.types)
-    return len(cached.splits) == texts + 1 and len(sizes) == 1 and in_range
+    if len(cached.splits) != texts + 1 or len(sizes) != 1 or not in_range:
+        return False
+    type_lengths = np.array([0, *map(len, cached.types)])
+    return np.array_equal(type_lengths[cached.tokens], cached.ends - cached.starts)
 
 
 def _write_cache(path: Path, texts: TokenisedTexts, log: Callable[[str], None]) -> None:

@@ -67,7 +67,7 @@ class CommandLines:
             command: "train", "evaluate" or "predict".
             arguments: its flags.
             stdin: what it reads from standard input.
-            stdout: a file that takes its standard output, such as /dev/full.
+            stdout: a file that takes its standard output, such as /dev/full, or "closed" for a pipe that nobody reads.
             file_limit: most bytes that it may write into one file, as on a disk that is nearly full.
             memory_limit: most bytes of memory that it may take beyond what it has at its start.
 
@@ -129,7 +129,7 @@ def _run(module, request: dict, outputs: dict[str, int]) -> None:
     try:
         os.chdir(request["folder"])
         os.dup2(os.open(request["stdin"], os.O_RDONLY), 0)
-        os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else outputs["stdout"], 1)
+        os.dup2(_output(request["stdout"]) if request["stdout"] else outputs["stdout"], 1)
         os.dup2(outputs["stderr"], 2)
         if request["file_limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], resource.RLIM_INFINITY))
@@ -144,6 +144,14 @@ def _run(module, request: dict, outputs: dict[str, int]) -> None:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         os._exit(status)
+
+
+def _output(name: str) -> int:
+    if name != "closed":
+        return os.open(name, os.O_WRONLY)
+    end, other_end = os.pipe()
+    os.close(end)
+    return other_end
 
 
 def _status_of(run) -> int:

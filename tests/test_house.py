@@ -72,7 +72,7 @@ import sys
 import fabir_tf
 fabir_tf.Reader
 copies = [name for name in ("layers", "pipelines", "export", "tests") if name in sys.modules]
-downloaders = [name for name in ("tensorflow_datasets", "requests") if name in sys.modules]
+downloaders = [name for name in ("tensorflow_datasets", "datasets") if name in sys.modules]
 print(copies, downloaders, fabir_tf.layers.__name__)
 """
 

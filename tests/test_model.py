@@ -183,12 +183,13 @@ def test_the_overrides_leave_no_field_at_its_default():
 def test_every_field_reaches_the_layers(overridden):
     attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "cross_softmax_axis": "key"}
     expected = {
-        "word_embedding": {"trainable_words": 13, "frozen_words": 19, "dim": 18},
-        "character_embedding": {"characters": 17, "dim": 5, "kernel_size": 3, "filters": 12, "dropout": 0.5},
+        "word_embedding": {"trainable_rows": 13, "frozen_rows": 19, "dim": 18},
+        "character_embedding": {"rows": 17, "dim": 5, "kernel_size": 3, "filters": 12, "dropout": 0.5},
+        "highway": {"depth": 1},
         "input_dropout": {"rate": 0.05},
         "reduction_layer": attention
         | {
-            "dim": 12,
+            "output_dim": 12,
             "min_frequency": 1e-3,
             "first_position": 7,
             "encoding_dropout": 0.05,
@@ -242,9 +243,9 @@ def test_without_convolution_the_attention_has_no_kernel():
         ({"d_model": 25, "num_heads": 5}, "d_model must be even"),
         ({"num_heads": 2.0}, "num_heads must be of type int, found 2.0"),
         ({"num_layers": True}, "num_layers must be of type int, found True"),
-        ({"num_layers": -1}, "num_layers must be at least 0, found -1"),
+        ({"num_layers": -1}, "num_layers must be .*, found -1"),
         ({"input_keep": 0}, "input_keep must be between 0.05 and 1.0, found 0.0"),
-        ({"input_keep": float("nan")}, "input_keep must be between 0.05 and 1.0, found nan"),
+        ({"input_keep": float("nan")}, "input_keep must be .*, found nan"),
         ({"attention_kernel": "2x5"}, "attention_kernel must be none or HxW with odd numbers, .* found '2x5'"),
         ({"attention_kernel": "none", "attention_depthwise": True}, "attention_depthwise needs an attention_kernel"),
         ({"cross_attention": "rows"}, "cross_attention must be one of column, row, found 'rows'"),

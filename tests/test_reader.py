@@ -240,10 +240,10 @@ def own_logits(first, last):
     return start, end
 
 
-@pytest.mark.parametrize("max_passage", [1, 2, 7, 16, 59, 60, 512])
-def test_every_span_of_a_long_passage_can_be_the_answer(long_reader, max_passage):
+@pytest.mark.parametrize("max_passage", [1, 7, 16, 60])
+def test_every_token_of_a_long_passage_can_begin_and_end_the_answer(long_reader, max_passage):
     reader = windowed(long_reader, max_passage)
-    spans = [(i, j) for i in range(TOKENS) for j in range(i, min(i + MAX_ANSWER, TOKENS))]
+    spans = [(i, i + more) for more in (0, MAX_ANSWER - 1) for i in range(TOKENS - more)]
     answers = reader.answer_batch([f"w{i:02} w{j:02}" for i, j in spans], [LONG] * len(spans))
     for (i, j), answer in zip(spans, answers, strict=True):
         assert (answer.start, answer.end) == (4 * i, 4 * j + 3)
@@ -268,17 +268,17 @@ def test_windows_change_neither_order_nor_probabilities(long_reader, max_passage
         assert answer.probability == pytest.approx(expected[0].probability, rel=1e-4)
 
 
-@pytest.mark.parametrize("max_passage", [5, 12, 25, 30, 31])
+@pytest.mark.parametrize("max_passage", [5, 12, 25, 29, 30])
 def test_a_long_passage_with_the_real_model(reader, max_passage):
     passage = DATA.passages[3]
-    assert len(tokenize(passage).words) == 31
+    assert len(tokenize(passage).words) == 30
     answer = resized(reader, max_passage).answer("When does it hunt?", passage, n_best=20)
     assert len(answer.n_best) == 20
     for span in answer.n_best:
         assert passage[span.start : span.end] == span.text
         assert 1 <= len(tokenize(span.text).words) <= MAX_ANSWER
     unwindowed = reader.answer("When does it hunt?", passage, n_best=20)
-    if max_passage == 31:
+    if max_passage == 30:
         assert_same([answer], [unwindowed])
     else:
         assert [span.probability for span in answer.n_best] != [span.probability for span in unwindowed.n_best]

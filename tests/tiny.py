@@ -1,4 +1,4 @@
-"""Small data and a small FABIR that several tests share; every length in here is different on purpose."""
+"""Small data and a small FABIR that several tests share."""
 
 import json
 
@@ -10,7 +10,7 @@ from fabir_tf.pipelines.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.reader import Reader
 
-# (title, passage, ((question, answer), ...)); the passages have 10, 16, 26 and 31 tokens.
+# (title, passage, ((question, answer), ...)); the passages have 11, 17, 28 and 30 tokens, below 18 and 13.
 ARTICLES = (
     (
         "Mill",
@@ -54,7 +54,7 @@ ARTICLES = (
 DEV_ARTICLES = (
     (
         "Tower",
-        "The tower was built by Karl Wend in 1840, and it was opened in May.",
+        "The tall tower was built by Karl Wend in 1840, and it was opened in May.",
         (("Who built the tower?", "Karl Wend"), ("When was the tower opened?", "in May")),
     ),
     (

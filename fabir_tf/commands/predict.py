@@ -34,7 +34,7 @@ def define_flags() -> None:
     flags.DEFINE_string("passage", None, "The text that holds the answer, with --question.")
     flags.DEFINE_string("input_file", None, "SQuAD-like JSON or JSON lines instead; - is standard input.")
     flags.DEFINE_string("output_file", None, "Where to write the answers; standard output when empty.")
-    flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1)
+    flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1, upper_bound=1000)
     flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
 
 

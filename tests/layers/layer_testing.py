@@ -51,13 +51,17 @@ def _to_numpy(tensor):
 
 
 def built(layer, inputs, seed=1, scale=0.5):
-    """The layer after one call, each of its weights replaced by its own random values."""
-    layer(**inputs)
+    """The layer built for these call arguments, each of its weights replaced by its own random values."""
+    layer(**symbols_of(inputs))
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
         if "seed_generator" not in weight.path:
             weight.assign((scale * rng.standard_normal(weight.shape)).astype(weight.dtype))
     return layer
+
+
+def symbols_of(inputs):
+    return {name: keras.KerasTensor(value.shape, value.dtype.name) for name, value in inputs.items()}
 
 
 def weights_of(layer, root=None):
@@ -89,7 +93,52 @@ def global_policy(name):
         keras.config.set_dtype_policy(before)
 
 
-# === Gradients, on whichever backend ===
+# === Calls and gradients, on whichever backend ===
+
+
+def runner(layer):
+    """A function of the call arguments, and of `training`, that calls the layer or model.
+
+    On TensorFlow it calls it as it is. On JAX, where the first call of every operation on every shape is a compilation,
+    it compiles the whole as one program per shape of the inputs.
+    """
+    if keras.backend.backend() != "jax":
+        return lambda inputs, training=False: layer(*_positional(layer, inputs), **_named(layer, inputs, training))
+    import jax
+
+    def call(state, inputs, training):
+        with _stateless(layer, state):
+            return layer(*_positional(layer, inputs), **_named(layer, inputs, training))
+
+    compiled = jax.jit(call, static_argnames="training")
+
+    def call_with_weights(inputs, training=False):
+        if not layer.built:
+            layer(**symbols_of(inputs))
+        return compiled([variable.value for variable in layer.variables], inputs, training=training)
+
+    return call_with_weights
+
+
+def _stateless(layer, state):
+    """Inside, the layer's variables have these values. (`stateless_call` would skip the casts of `__call__`.)"""
+    return keras.StatelessScope(state_mapping=zip(layer.variables, state, strict=True))
+
+
+def _positional(layer, inputs):
+    """A model takes its inputs as one dictionary, a layer by the names of its arguments."""
+    return [inputs] if isinstance(layer, keras.Model) else []
+
+
+def _named(layer, inputs, training):
+    named = {} if isinstance(layer, keras.Model) else dict(inputs)
+    takes_training = "training" in inspect.signature(layer.call).parameters
+    return named | ({"training": training} if takes_training else {})
+
+
+def run(layer, inputs, **training):
+    """The outputs of one call as a tuple of NumPy arrays."""
+    return as_arrays(runner(layer)(inputs, **training))
 
 
 def value_and_gradients(layer, inputs, projections, training=False):
@@ -124,12 +173,11 @@ def _project(outputs, projections):
 def _gradients_tensorflow(layer, floats, others, projections, training):
     import tensorflow as tf
 
-    arguments = {"training": training} if _takes_training(layer) else {}
     tensors = {name: tf.convert_to_tensor(value) for name, value in floats.items()}
     variables = [weight.value for weight in layer.trainable_weights]
     with tf.GradientTape() as tape:
         tape.watch(list(tensors.values()))
-        value = _project(layer(**tensors, **others, **arguments), projections)
+        value = _project(layer(**_named(layer, tensors | others, training)), projections)
     sources = [*tensors.values(), *variables]
     gradients = tape.gradient(value, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
@@ -139,21 +187,17 @@ def _gradients_tensorflow(layer, floats, others, projections, training):
 def _gradients_jax(layer, floats, others, projections, training):
     import jax
 
-    arguments = {"training": training} if _takes_training(layer) else {}
-    frozen = [weight.value for weight in layer.non_trainable_variables]
+    trained = layer.trainable_weights
 
     def projected(tensors, trainable):
-        outputs, _ = layer.stateless_call(trainable, frozen, **tensors, **others, **arguments)
-        return _project(outputs, projections)
+        values = {id(variable): value for variable, value in zip(trained, trainable, strict=True)}
+        state = [values.get(id(variable), variable.value) for variable in layer.variables]
+        with _stateless(layer, state):
+            return _project(layer(**_named(layer, tensors | others, training)), projections)
 
-    trainable = [weight.value for weight in layer.trainable_variables]
-    tensors = {name: ops.convert_to_tensor(value) for name, value in floats.items()}
-    value, (inputs, weights) = jax.value_and_grad(projected, argnums=(0, 1))(tensors, trainable)
+    trainable = [variable.value for variable in trained]
+    value, (inputs, weights) = jax.jit(jax.value_and_grad(projected, argnums=(0, 1)))(floats, trainable)
     return value, [inputs[name] for name in floats], weights
-
-
-def _takes_training(layer):
-    return "training" in inspect.signature(layer.call).parameters
 
 
 # === Against an oracle ===
@@ -169,7 +213,7 @@ def check_forward(layer, inputs, oracle, real=None, tolerance=1e-5):
         real: a boolean array per output, false where an output stands under a mask and means nothing.
         tolerance: absolute and relative.
     """
-    outputs = as_arrays(layer(**inputs))
+    outputs = run(layer, inputs)
     expected = as_tuple(oracle(weights_of(layer), **_float64(inputs)))
     assert len(outputs) == len(expected)
     for output, wanted, where in zip(outputs, expected, _where(real, outputs), strict=True):
@@ -184,26 +228,26 @@ def check_gradients(layer, inputs, oracle, real=None, samples=4, tolerance=2e-4,
     larger of the entry, the tensor's mean magnitude, and a hundredth of the largest such mean: some gradients, such as
     that of the keys' bias under a softmax over the keys, are exactly 0 and come out as rounding errors of the others.
     """
-    outputs = as_arrays(layer(**inputs))
+    weights, arrays = weights_of(layer), _float64(inputs)
+    outputs = as_tuple(oracle(weights, **arrays))
     rng = np.random.default_rng(5)
     projections = [
         rng.standard_normal(output.shape).astype("float32") * where
         for output, where in zip(outputs, _where(real, outputs), strict=True)
     ]
     _, gradients = value_and_gradients(layer, inputs, projections)
-    weights, inputs = weights_of(layer), _float64(inputs)
 
     def projected():
         return sum(
             (output * projection).sum()
-            for output, projection in zip(as_tuple(oracle(weights, **inputs)), projections, strict=True)
+            for output, projection in zip(as_tuple(oracle(weights, **arrays)), projections, strict=True)
         )
 
     scales = {name: np.abs(gradient).mean() for name, gradient in gradients.items()}
     floor = 0.01 * max(scales.values())
     for name, gradient in gradients.items():
         assert np.isfinite(gradient).all(), name
-        array = inputs[name] if name in inputs else weights[name]
+        array = arrays[name] if name in arrays else weights[name]
         assert gradient.shape == array.shape, name
         for flat in rng.choice(array.size, size=min(samples, array.size), replace=False):
             index = np.unravel_index(flat, array.shape)
@@ -248,40 +292,32 @@ def check_padding(layer, inputs, lengths, axes, output_axes, tolerance=1e-5):
         output_axes: text name of each output's second axis.
         tolerance: absolute and relative.
     """
-    batched = as_arrays(layer(**inputs))
-    rows = len(next(iter(lengths.values())))
-    for row in range(rows):
-        own = {text: values[row] for text, values in lengths.items()}
-        alone = as_arrays(layer(**{name: value[row : row + 1, : own[axes[name]]] for name, value in inputs.items()}))
-        _assert_same(alone, [output[row : row + 1] for output in batched], own, output_axes, tolerance)
-        for seed, extra in enumerate(_extras(own)):
-            padded = {
-                name: _extended(value[row : row + 1, : own[axes[name]]], extra[axes[name]], seed)
-                for name, value in inputs.items()
-            }
-            _assert_same(alone, as_arrays(layer(**padded)), own, output_axes, tolerance)
-
-
-def _extras(texts):
-    """How many tokens of padding to append to which text: to each alone, and to all."""
-    amounts = [dict.fromkeys(texts, 1), dict.fromkeys(texts, 19)]
-    if len(texts) > 1:
-        amounts += [{text: 3 if text == chosen else 0 for text in texts} for chosen in texts]
-    return amounts
+    call = runner(layer)
+    batched = as_arrays(call(inputs))
+    longest = {text: max(values) + 19 for text, values in lengths.items()}
+    for row, own in enumerate(zip(*lengths.values(), strict=True)):
+        own = dict(zip(lengths, own, strict=True))
+        example = {name: value[row : row + 1, : own[axes[name]]] for name, value in inputs.items()}
+        alone = as_arrays(call(example))
+        _assert_same([output[row : row + 1] for output in batched], alone, own, output_axes, tolerance)
+        paddings = [{text: longest[text] - own[text] for text in own}]
+        if row == 0:  # every amount is a shape to compile on JAX
+            paddings += [{text: 3 * (text == chosen) for text in own} for chosen in own]
+        for extra in paddings:
+            padded = {name: _extended(value, extra[axes[name]], seed=row) for name, value in example.items()}
+            _assert_same(as_arrays(call(padded)), alone, own, output_axes, tolerance)
 
 
 def _extended(array, extra, seed):
     """The array with `extra` tokens behind it: false in a mask, 0 in ids, garbage in vectors."""
     shape = (array.shape[0], extra, *array.shape[2:])
-    if array.dtype.kind == "f":
-        padding = normal(*shape, seed=seed, scale=1000.0)
-    else:
-        padding = np.zeros(shape, array.dtype)
+    is_float = array.dtype.kind == "f"
+    padding = normal(*shape, seed=seed, scale=1000.0) if is_float else np.zeros(shape, array.dtype)
     return np.concatenate([array, padding], axis=1)
 
 
-def _assert_same(expected, outputs, lengths, output_axes, tolerance):
-    for wanted, output, text in zip(expected, outputs, output_axes, strict=True):
+def _assert_same(outputs, expected, lengths, output_axes, tolerance):
+    for output, wanted, text in zip(outputs, expected, output_axes, strict=True):
         length = lengths[text]
         np.testing.assert_allclose(output[:, :length], wanted[:, :length], rtol=tolerance, atol=tolerance)
 
@@ -303,18 +339,23 @@ def run_layer_test(cls, config, inputs, policy="float32", output_dtypes=None, fl
     _check_every_argument_is_tested(cls, config)
     dtype = {} if policy is None else {"dtype": policy}
     layer = built(cls(**config, **dtype, name="tested"), inputs)
-    outputs = layer(**inputs)
+    call = runner(layer)
+    outputs = as_tuple(call(inputs))
     if output_dtypes is None:
-        dtype = "float32" if float32_outputs else layer.compute_dtype
-        output_dtypes = [dtype] * len(as_tuple(outputs))
-    dtypes = [keras.backend.standardize_dtype(output.dtype) for output in as_tuple(outputs)]
-    assert dtypes == list(output_dtypes)
+        output_dtypes = ["float32" if float32_outputs else layer.compute_dtype] * len(outputs)
+    assert [_dtype(output) for output in outputs] == list(output_dtypes)
     assert {weight.dtype for weight in layer.trainable_weights} <= {"float32"}
-    _check_config(cls, layer, inputs)
-    _check_saving(layer, inputs)
+    assert all(np.isfinite(output).all() for output in as_arrays(outputs))
+    _check_config(cls, layer)
     if layer.trainable_weights:
-        _check_training_step(layer, inputs)
+        _check_training_step(layer, call, inputs, outputs)
+    if layer.compute_dtype == "float32":
+        _check_saving(layer, call, inputs)
     _check_symbolic(layer, inputs, outputs)
+
+
+def _dtype(tensor):
+    return keras.backend.standardize_dtype(tensor.dtype)
 
 
 def _check_every_argument_is_tested(cls, config):
@@ -335,23 +376,19 @@ def _arguments_of(cls):
     raise AssertionError(f"{cls.__name__} is no Keras layer")
 
 
-def _check_config(cls, layer, inputs):
+def _check_config(cls, layer):
     text = json.dumps(layer.get_config())
     assert set(_arguments_of(cls)) <= set(json.loads(text)), "an argument is missing in the configuration"
     clone = cls.from_config(json.loads(text))
     assert json.dumps(clone.get_config()) == text
     serialized = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
     assert isinstance(keras.saving.deserialize_keras_object(serialized), cls)
-    clone(**inputs)
-    clone.set_weights(layer.get_weights())
-    _assert_equal_outputs(clone(**inputs), layer(**inputs))
 
 
 def _check_symbolic(layer, inputs, outputs):
     """Symbolic calls and `compute_output_shape` agree with the eager call, with known and with unknown dimensions."""
-    actual = [(tuple(output.shape), keras.backend.standardize_dtype(output.dtype)) for output in as_tuple(outputs)]
-    symbols = {name: keras.KerasTensor(value.shape, value.dtype.name) for name, value in inputs.items()}
-    assert [(output.shape, output.dtype) for output in as_tuple(layer(**symbols))] == actual
+    actual = [(tuple(output.shape), _dtype(output)) for output in outputs]
+    assert [(output.shape, output.dtype) for output in as_tuple(layer(**symbols_of(inputs)))] == actual
     assert _computed_shapes(layer, [value.shape for value in inputs.values()]) == [shape for shape, _ in actual]
 
     unknown = {name: _unknown_lengths(value) for name, value in inputs.items()}
@@ -376,9 +413,12 @@ def _computed_shapes(layer, shapes):
     return [tuple(shape) for shape in (shapes if isinstance(shapes[0], tuple | list) else [shapes])]
 
 
-def _check_saving(layer, inputs):
+def _check_saving(layer, call, inputs):
     """A functional model around the layer comes back from a `.keras` file with every weight in its place."""
-    symbols = {name: keras.Input(_unknown_lengths(value)[1:], name=name, dtype=value.dtype.name) for name, value in inputs.items()}
+    symbols = {
+        name: keras.Input(_unknown_lengths(value)[1:], name=name, dtype=value.dtype.name)
+        for name, value in inputs.items()
+    }
     model = keras.Model(symbols, list(as_tuple(layer(**symbols))))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"
@@ -388,30 +428,25 @@ def _check_saving(layer, inputs):
     assert len(weights) == len(loaded_weights)
     for weight, loaded_weight in zip(weights, loaded_weights, strict=True):
         np.testing.assert_array_equal(weight, loaded_weight)
-    _assert_equal_outputs(loaded(inputs), layer(**inputs))
+    _assert_equal_outputs(runner(loaded)(inputs), call(inputs))
 
 
-def _check_training_step(layer, inputs):
-    """Loss and gradients are finite, dropout switched on; a step of Adam moves every weight to a finite value."""
-    outputs = as_arrays(layer(**inputs))
+def _check_training_step(layer, call, inputs, outputs):
+    """Loss and gradients are finite, dropout switched on; a step moves every weight and leaves the outputs finite."""
     rng = np.random.default_rng(3)
     # Padding's logits of -1e9 would drown the others.
-    projections = [rng.standard_normal(output.shape).astype("float32") * (np.abs(output) < 1e8) for output in outputs]
+    projections = [
+        rng.standard_normal(output.shape).astype("float32") * (np.abs(output) < 1e8) for output in as_arrays(outputs)
+    ]
     loss, gradients = value_and_gradients(layer, inputs, projections, training=True)
     assert np.isfinite(loss)
-    for name, gradient in gradients.items():
-        assert np.isfinite(gradient).all(), f"gradient of {name}"
-    before = [_to_numpy(weight.value) for weight in layer.trainable_weights]
-    optimizer = keras.optimizers.Adam(0.01)
-    steps = [gradients[name_of(weight, layer.name)] for weight in layer.trainable_weights]
-    optimizer.build(layer.trainable_weights)
-    optimizer.apply([ops.convert_to_tensor(step, "float32") for step in steps], layer.trainable_weights)
-    for weight, old in zip(layer.trainable_weights, before, strict=True):
-        new = _to_numpy(weight.value)
-        assert np.isfinite(new).all(), weight.path
-        assert (new != old).any(), f"{weight.path} does not learn"
-    for output in as_arrays(layer(**inputs)):
-        assert np.isfinite(output).all()
+    for weight in layer.trainable_weights:
+        gradient = gradients[name_of(weight, layer.name)]
+        assert np.isfinite(gradient).all(), weight.path
+        assert gradient.any(), f"{weight.path} does not learn"
+        weight.assign(_to_numpy(weight.value) - 0.01 * gradient.astype("float32"))
+    assert all(np.isfinite(gradient).all() for gradient in gradients.values())
+    assert all(np.isfinite(output).all() for output in as_arrays(call(inputs)))
 
 
 def _assert_equal_outputs(outputs, expected):

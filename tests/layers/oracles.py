@@ -229,7 +229,7 @@ def convolve_tokens(x, weights):
 
 
 def convolutional_selector(passage, passage_mask, weights):
-    """Thesis eq. 5.20; padding counts as the zeros outside the text in both convolutions. Logits of real tokens only."""
+    """Thesis eq. 5.20; in both convolutions padding counts as the zeros outside the text."""
     real = passage_mask[..., None]
     hidden = relu(convolve_tokens(passage * real, part(weights, "hidden")))
     logits = convolve_tokens(hidden * real, part(weights, "borders"))

@@ -38,13 +38,11 @@ def test_forward(kernel_size):
     layer_testing.check_forward(layer, {"characters": words_of(range(12), 11)}, oracle)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 5, 6])
-def test_forward_when_every_word_is_about_as_long_as_the_kernel(width):
+@pytest.mark.parametrize("width", [1, 4, 5, 6])
+def test_forward_when_words_are_about_as_long_as_the_kernel(width):
     characters = words_of(range(width + 1), width)
-    layer = make()
+    layer = layer_testing.built(CharacterEmbedding(ROWS, DIM, KERNEL, FILTERS), {"characters": characters})
     layer_testing.check_forward(layer, {"characters": characters}, oracle)
-    narrow = layer_testing.built(CharacterEmbedding(ROWS, DIM, KERNEL, FILTERS), {"characters": characters})
-    layer_testing.check_forward(narrow, {"characters": characters}, oracle)
 
 
 def test_gradients():
@@ -62,13 +60,14 @@ def test_padding_never_wins_the_maximum(sign):
     layer_testing.check_forward(layer, {"characters": words_of([1, 4], 11)}, oracle)
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 4, 5, 6, 11])
-def test_columns_of_padding_change_nothing(length):
-    layer, word = make(), words_of([length], 11)
-    (alone,) = layer_testing.as_arrays(layer(word[..., : max(length, 1)]))
-    for extra in (0, 1, 4, 23):
-        padded = np.pad(word, ((0, 0), (0, 0), (0, extra)))
-        np.testing.assert_allclose(layer_testing.as_arrays(layer(padded))[0], alone, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("longest", [1, 3, 5, 6])
+def test_columns_of_padding_change_nothing(longest):
+    layer, words = make(), words_of(range(longest + 1), longest)
+    (narrow,) = layer_testing.run(layer, {"characters": words})
+    for extra in (1, 23 - longest):
+        padded = np.pad(words, ((0, 0), (0, 0), (0, extra)))
+        (wide,) = layer_testing.run(layer, {"characters": padded})
+        np.testing.assert_allclose(wide, narrow, rtol=1e-5, atol=1e-5)
 
 
 def test_padding():
@@ -81,7 +80,7 @@ def test_padding():
 def test_dropout_falls_on_the_character_vectors():
     """With everything dropped only the bias is left, so nothing behind the convolution is dropped."""
     layer = make(dropout=1.0)
-    (out,) = layer_testing.as_arrays(layer(words_of([3, 11], 11), training=True))
+    (out,) = layer_testing.run(layer, {"characters": words_of([3, 11], 11)}, training=True)
     bias = layer_testing.weights_of(layer)["convolution/bias"]
     np.testing.assert_allclose(out, np.broadcast_to(np.tanh(bias), (1, 2, FILTERS)), rtol=1e-5, atol=1e-6)
 

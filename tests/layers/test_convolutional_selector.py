@@ -28,9 +28,7 @@ def oracle(weights, passage, passage_mask):
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
     config = {"filters": FILTERS, "kernel_size": 7, "dropout": 0.3}
-    layer_testing.run_layer_test(
-        ConvolutionalSelector, config, make_inputs((11, 7, 0)), policy, float32_outputs=True
-    )
+    layer_testing.run_layer_test(ConvolutionalSelector, config, make_inputs((11, 7, 0)), policy, float32_outputs=True)
 
 
 @pytest.mark.parametrize("kernel_size", [1, 3, 9, 23])
@@ -48,7 +46,7 @@ def test_gradients(kernel_size):
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_padding_leaves_with_the_lowest_logit(policy):
     inputs = make_inputs((11, 7, 0))
-    for logits in layer_testing.as_arrays(make(inputs, dtype=policy)(**inputs)):
+    for logits in layer_testing.run(make(inputs, dtype=policy), inputs):
         assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()
         assert (np.abs(logits[inputs["passage_mask"]]) < 1e3).all()
 
@@ -65,7 +63,7 @@ def test_dropout_falls_in_front_of_each_convolution():
     inputs = make_inputs()
     layer = make(inputs, dropout=1.0)
     bias = layer_testing.weights_of(layer)["borders/bias"]
-    for logits, expected in zip(layer_testing.as_arrays(layer(**inputs, training=True)), bias, strict=True):
+    for logits, expected in zip(layer_testing.run(layer, inputs, training=True), bias, strict=True):
         np.testing.assert_allclose(logits[inputs["passage_mask"]], expected, rtol=1e-6)
     layer_testing.check_forward(layer, inputs, oracle, [inputs["passage_mask"]] * 2)
 

@@ -27,9 +27,7 @@ def oracle(weights, passage, passage_mask):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    layer_testing.run_layer_test(
-        LinearSelector, {"dropout": 0.3}, make_inputs((7, 4, 0)), policy, float32_outputs=True
-    )
+    layer_testing.run_layer_test(LinearSelector, {"dropout": 0.3}, make_inputs((7, 4, 0)), policy, float32_outputs=True)
 
 
 def test_forward():
@@ -45,20 +43,20 @@ def test_gradients():
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_padding_leaves_with_the_lowest_logit(policy):
     inputs = make_inputs((7, 4, 0))
-    for logits in layer_testing.as_arrays(make(inputs, dtype=policy)(**inputs)):
+    for logits in layer_testing.run(make(inputs, dtype=policy), inputs):
         assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()
         assert (np.abs(logits[inputs["passage_mask"]]) < 1e3).all()
 
 
 def test_padding():
-    lengths = {"passage": [7, 4, 1]}
+    lengths = {"passage": [7, 2]}
     inputs = make_inputs(lengths["passage"])
     layer_testing.check_padding(make(inputs), inputs, lengths, dict.fromkeys(inputs, "passage"), ["passage"] * 2)
 
 
 def test_everything_dropped():
     inputs = make_inputs()
-    for logits in layer_testing.as_arrays(make(inputs, dropout=1.0)(**inputs, training=True)):
+    for logits in layer_testing.run(make(inputs, dropout=1.0), inputs, training=True):
         assert (logits[inputs["passage_mask"]] == 0.0).all()
 
 

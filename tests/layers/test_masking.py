@@ -13,7 +13,9 @@ LOWEST_LOGIT = -1e9
 
 
 def softmax(logits, mask, axis):
-    return ops.convert_to_numpy(masking.masked_softmax(ops.convert_to_tensor(logits), ops.convert_to_tensor(mask), axis))
+    return ops.convert_to_numpy(
+        masking.masked_softmax(ops.convert_to_tensor(logits), ops.convert_to_tensor(mask), axis)
+    )
 
 
 def random_mask(*shape, seed=2):

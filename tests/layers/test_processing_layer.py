@@ -65,7 +65,7 @@ def test_forward(variant):
     layer_testing.check_forward(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), tolerance=2e-5)
 
 
-@variants
+@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=["published", "row-wise"])
 def test_gradients(variant):
     inputs = make_inputs()
     layer_testing.check_gradients(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), samples=3)
@@ -73,7 +73,7 @@ def test_gradients(variant):
 
 @variants
 def test_padding(variant):
-    lengths = {"passage": [7, 4, 1], "question": [2, 5, 3]}
+    lengths = {"passage": [7, 2], "question": [3, 5]}
     inputs = make_inputs(*lengths.values())
     layer = make(inputs, **variant)
     layer_testing.check_padding(layer, inputs, lengths, AXES, ["passage", "question"])
@@ -83,9 +83,7 @@ def test_the_question_does_not_see_the_passage():
     inputs = make_inputs()
     layer = make(inputs)
     other = inputs | {"passage": layer_testing.normal(2, PASSAGE, FEATURES, seed=9)}
-    np.testing.assert_array_equal(
-        layer_testing.as_arrays(layer(**inputs))[1], layer_testing.as_arrays(layer(**other))[1]
-    )
+    np.testing.assert_array_equal(layer_testing.run(layer, inputs)[1], layer_testing.run(layer, other)[1])
 
 
 def test_both_texts_share_the_self_attention():
@@ -104,7 +102,7 @@ def test_sublayer_dropout_leaves_the_residual():
         passage = oracles.residual_norm(passage, 0.0, oracles.part(weights, name))
     for name in ("question_self_norm", "question_feed_forward_norm"):
         question = oracles.residual_norm(question, 0.0, oracles.part(weights, name))
-    out = layer_testing.as_arrays(layer(**inputs, training=True))
+    out = layer_testing.run(layer, inputs, training=True)
     np.testing.assert_allclose(out[0], passage, rtol=1e-5, atol=2e-5)
     np.testing.assert_allclose(out[1], question, rtol=1e-5, atol=2e-5)
 
@@ -120,7 +118,7 @@ def test_attention_dropout_leaves_the_biases():
     arrays = {name: value.astype("float64") if value.dtype.kind == "f" else value for name, value in inputs.items()}
     expected = oracles.processing_layer(**arrays, weights=weights, num_heads=HEADS)
     for output, wanted, where in zip(
-        layer_testing.as_arrays(layer(**inputs, training=True)), expected, real(inputs), strict=True
+        layer_testing.run(layer, inputs, training=True), expected, real(inputs), strict=True
     ):
         np.testing.assert_allclose(output[where], wanted[where], rtol=1e-5, atol=2e-5)
 

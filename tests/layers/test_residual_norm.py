@@ -43,8 +43,8 @@ def test_gradients():
 
 def test_by_hand():
     """[1, 2] + [0, 3] = [1, 5]: mean 3, biased variance 4."""
-    layer = ResidualNorm()
-    (out,) = layer_testing.as_arrays(layer(np.array([[[1.0, 2.0]]], "float32"), np.array([[[0.0, 3.0]]], "float32")))
+    inputs = {"x": np.array([[[1.0, 2.0]]], "float32"), "update": np.array([[[0.0, 3.0]]], "float32")}
+    (out,) = layer_testing.run(ResidualNorm(), inputs)
     np.testing.assert_allclose(out, [[[-1.0, 1.0]]], atol=1e-6)
 
 
@@ -63,7 +63,7 @@ def test_epsilon_is_added_to_the_variance(epsilon):
 
 def test_dropout_falls_on_the_update_alone():
     layer = make(dropout=1.0)
-    (out,) = layer_testing.as_arrays(layer(**INPUTS, training=True))
+    (out,) = layer_testing.run(layer, INPUTS, training=True)
     expected = oracles.residual_norm(INPUTS["x"].astype("float64"), 0.0, layer_testing.weights_of(layer))
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
     layer_testing.check_forward(layer, INPUTS, oracle)

@@ -11,8 +11,8 @@ PADDING = np.float32(-1e9)
 
 
 def decode(start, end, max_answer=15, n_best=1):
-    decoder = SpanDecoder(max_answer, n_best)
-    return layer_testing.as_arrays(decoder(np.asarray(start, "float32"), np.asarray(end, "float32")))
+    logits = {"start_logits": np.asarray(start, "float32"), "end_logits": np.asarray(end, "float32")}
+    return layer_testing.run(SpanDecoder(max_answer, n_best), logits)
 
 
 def random_logits(batch, length, seed, scale=3.0):
@@ -46,15 +46,15 @@ def test_conformance(policy):
         )
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 14, 15, 16, 17, 31])
-@pytest.mark.parametrize("max_answer", [1, 2, 15])
+@pytest.mark.parametrize(
+    ("length", "max_answer"), [(1, 1), (1, 15), (2, 15), (5, 2), (14, 15), (15, 15), (16, 15), (17, 1), (31, 15)]
+)
 def test_the_best_span(length, max_answer):
     assert_decodes(random_logits(61, length, seed=length), random_logits(61, length, seed=97), max_answer, 1)
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 17])
-@pytest.mark.parametrize("max_answer", [1, 3, 15])
-@pytest.mark.parametrize("n_best", [2, 7, 20])
+@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (5, 1), (5, 3), (5, 15), (17, 3), (17, 15)])
+@pytest.mark.parametrize("n_best", [2, 20])
 def test_the_best_spans_in_order(length, max_answer, n_best):
     assert_decodes(random_logits(13, length, seed=length), random_logits(13, length, seed=89), max_answer, n_best)
 

@@ -33,7 +33,7 @@ VARIANTS = {
     "row-wise-depthwise": {"attention_kernel": "3x7", "attention_depthwise": True, "cross_attention": "row"},
 }
 PASSAGE, QUESTION = 11, 5
-PASSAGE_LENGTHS, QUESTION_LENGTHS = [11, 6, 2], [3, 5, 1]
+PASSAGE_LENGTHS, QUESTION_LENGTHS = [11, 2], [3, 5]
 
 
 def ids(lengths, width, seed, config=SMALL):
@@ -69,8 +69,28 @@ def small_model(**changes):
 
 
 def logits_of(model, inputs):
-    outputs = model(inputs)
+    """Start and end; `model` may be the `runner` of a model."""
+    call = layer_testing.runner(model) if isinstance(model, keras.Model) else model
+    outputs = call(inputs)
     return layer_testing.as_arrays([outputs["start_logits"], outputs["end_logits"]])
+
+
+def compiled(model, optimizer):
+    """Ready to train on start and end."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # TensorFlow's graph needs no XLA, which takes minutes here; JAX has nothing else.
+    jit = keras.backend.backend() == "jax"
+    model.compile(
+        optimizer=optimizer,
+        loss={"start_logits": loss, "end_logits": loss},
+        jit_compile=jit,
+    )
+    return model
+
+
+def total_loss(result):
+    """The first of what `train_on_batch` returns, the sum of the outputs' losses."""
+    return float(np.ravel(result)[0])
 
 
 def cut(inputs, row, passage_length, question_length):
@@ -97,9 +117,9 @@ def test_forward(variant):
         assert (logits[~mask] == np.float32(-1e9)).all()
 
 
-@pytest.mark.parametrize("variant", list(VARIANTS))
+@pytest.mark.parametrize("variant", ["published", "row-wise-depthwise"])
 def test_padding_and_neighbours_change_nothing(variant):
-    model, inputs = small_model(**VARIANTS[variant]), make_inputs()
+    model, inputs = layer_testing.runner(small_model(**VARIANTS[variant], num_layers=1)), make_inputs()
     batched = logits_of(model, inputs)
     for row, (passage, question) in enumerate(zip(PASSAGE_LENGTHS, QUESTION_LENGTHS, strict=True)):
         alone = cut(inputs, row, passage, question)
@@ -134,41 +154,39 @@ def test_parameters_of_other_vocabularies(trainable_words, characters):
     assert layer_testing.parameters(model) == 1_377_750 + 100 * trainable_words + 8 * characters
 
 
-@pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_a_compiled_step_and_a_saved_model(policy, tmp_path):
-    """One row is padding alone. The logits are float32 whatever the policy, in the graph and in the file."""
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_a_compiled_step_in_mixed_precision(policy):
+    """One row is padding alone. The logits are float32 whatever the policy, in the graph too."""
     inputs = make_inputs([11, 6, 0], [3, 5, 0])
-    targets = {name: np.array([1, 4, 0]) for name in ("start_logits", "end_logits")}
+    targets = {"start_logits": np.array([1, 4, 0]), "end_logits": np.array([1, 5, 0])}
     with layer_testing.global_policy(policy):
-        model = small_model()
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizer=keras.optimizers.Adam(0.01), loss={name: loss for name in targets})
-        before = [layer_testing.as_arrays([weight.value])[0] for weight in model.trainable_weights]
-        assert np.isfinite(model.train_on_batch(inputs, targets))
-    for weight, old in zip(model.trainable_weights, before, strict=True):
-        (new,) = layer_testing.as_arrays([weight.value])
+        model = compiled(fabir_tf.build_model(**(SMALL | {"num_layers": 0})), keras.optimizers.SGD(0.1))
+    before = model.get_weights()
+    # Loss scaling starts by skipping steps, until the scaled gradients fit in float16.
+    losses = [total_loss(model.train_on_batch(inputs, targets)) for _ in range(12)]
+    assert np.isfinite(losses).all()
+    for weight, old, new in zip(model.weights, before, model.get_weights(), strict=True):
         assert np.isfinite(new).all(), weight.path
-        assert (new != old).any(), f"{weight.path} does not learn"
-    expected = logits_of(model, inputs)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    for logits, wanted in zip(logits_of(loaded, inputs), expected, strict=True):
-        np.testing.assert_allclose(logits, wanted, rtol=1e-6, atol=1e-6)
-    assert {keras.backend.standardize_dtype(output.dtype) for output in model(inputs).values()} == {"float32"}
+        if weight.trainable and "question_encoding_norm" not in weight.path:  # the reduced question is not used
+            assert (new != old).any(), f"{weight.path} does not learn"
+    outputs = layer_testing.runner(model)(inputs)
+    assert {keras.backend.standardize_dtype(output.dtype) for output in outputs.values()} == {"float32"}
     assert [output.dtype for output in model.outputs] == ["float32", "float32"]
 
 
-def test_it_learns():
-    """A few examples by heart, dropout and all."""
+def test_it_learns_and_is_saved(tmp_path):
+    """A few examples by heart, dropout and all; then the same answers from a file."""
     keras.utils.set_random_seed(7)
     config = SMALL | {"d_model": 16, "num_layers": 1, "first_position": 0, "sublayer_keep": 0.95}
-    model = fabir_tf.build_model(**config)
+    model = compiled(fabir_tf.build_model(**config), keras.optimizers.Adam(0.01))
     inputs = make_inputs([11, 9, 6], [3, 5, 1])
     targets = {"start_logits": np.array([7, 2, 5]), "end_logits": np.array([9, 3, 5])}
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.Adam(0.01), loss={name: loss for name in targets})
-    losses = [float(model.train_on_batch(inputs, targets)[0]) for _ in range(120)]
+    losses = [total_loss(model.train_on_batch(inputs, targets)) for _ in range(100)]
     assert np.mean(losses[-10:]) < 0.3 * losses[0]
     start, end = logits_of(model, inputs)
     np.testing.assert_array_equal(start.argmax(1), targets["start_logits"])
     np.testing.assert_array_equal(end.argmax(1), targets["end_logits"])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for logits, wanted in zip(logits_of(loaded, inputs), (start, end), strict=True):
+        np.testing.assert_allclose(logits, wanted, rtol=1e-5, atol=1e-5)

@@ -48,7 +48,7 @@ def test_gradients(layer):
 
 
 def test_padding_is_a_zero_vector_before_the_map(layer):
-    (out,) = layer_testing.as_arrays(layer(np.zeros((2, 3), "int32")))
+    (out,) = layer_testing.run(layer, {"words": np.zeros((2, 3), "int32")})
     bias = layer_testing.weights_of(layer)["projection/bias"]
     np.testing.assert_array_equal(out, np.broadcast_to(bias.astype("float32"), (2, 3, DIM)))
 
