@@ -10,7 +10,7 @@ Importing the package registers its layers with Keras, so that a saved `.keras` 
 import os
 from pathlib import Path
 
-# Must be set before TensorFlow loads: its start-up notices would bury what the commands print.
+# Must be set before TensorFlow loads: its notices would bury what the commands print. A few of its first ones stay.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # In a checkout layers/, pipelines/ and export/ stand beside this package; an installed wheel holds them inside it.
@@ -18,12 +18,12 @@ _root = Path(__file__).resolve().parents[1]
 if __name__ == "fabir_tf" and (_root / "WORKSPACE.md").is_file() and str(_root) not in __path__:
     __path__.append(str(_root))
 
-from fabir_tf import layers  # noqa: E402
+from fabir_tf import layers, schedule  # noqa: E402
 from fabir_tf.models import build_model  # noqa: E402
 from fabir_tf.models.fabir import FabirConfig  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["FabirConfig", "Reader", "build_model", "layers"]
+__all__ = ["FabirConfig", "Reader", "build_model", "layers", "schedule"]
 
 
 def __getattr__(name: str):

@@ -23,7 +23,7 @@ TEXTS = {
     "no_questions.json": '{"data": []}',
     "no_context.json": '{"data": [{"title": "A", "paragraphs": [{"qas": []}]}]}',
     "no_answers.json": '{"data": [{"paragraphs": [{"context": "C", "qas": [{"id": "q", "question": "Q"}]}]}]}',
-    "text_offset.json": json.dumps(CHANGED_ANSWER).replace('"answer_start": 3', '"answer_start": "3"'),
+    "text_offset.json": json.dumps(CHANGED_ANSWER).replace('"answer_start": 3}', '"answer_start": "3"}'),
     "offset.json": json.dumps(CHANGED_ANSWER),
     "one_passage.json": json.dumps(squad_json(ARTICLES[:1])),
     "cut.json": json.dumps(squad_json(ARTICLES), indent=1)[:500],
@@ -476,7 +476,7 @@ def test_a_folder_without_a_run(commands, files, command, run):
 
 
 def test_a_learning_rate_beyond_all_bounds(commands, tiny_run, tmp_path):
-    flags = (f"--run_dir={tmp_path / 'new'}", "--epochs=3", "--learning_rate_factor=1e38")
+    flags = (f"--run_dir={tmp_path / 'new'}", "--epochs=1", "--learning_rate_factor=1e30")
     error = commands("train", *tiny_run.flags, *flags).error
     assert "the loss is nan in epoch " in error and "--learning_rate_factor" in error
 
@@ -524,7 +524,7 @@ def test_a_folder_in_the_place_of_a_file(commands, files):
     [
         ("evaluate --run_dir=run", "--dataset --output_file"),
         ("evaluate --predictions_file=texts.json", "--dataset --report_file"),
-        ("evaluate --dataset=dev.json", "--predictions_file --report_file"),
+        ("evaluate --dataset=train.json", "--predictions_file --report_file"),
         ("predict --run_dir=run", "--input_file --output_file"),
     ],
 )
@@ -535,7 +535,7 @@ def test_a_result_never_takes_the_place_of_what_it_is_made_from(commands, files,
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_a_later_run_goes_on(commands, tiny_run, run_copy):
-    kept = {name: (run_copy / name).read_bytes() for name in ("checkpoints/last.npz", CONFIG, "model.keras")}
+    kept = {name: (run_copy / name).read_bytes() for name in ("checkpoints/last.npz", "model.keras")}
     flags = (*tiny_run.flags, f"--run_dir={run_copy}", "--epochs=2", "--resume")
     error = commands("train", *flags, file_limit=50_000).error
     assert "/checkpoints/" in error and "cannot be written (File too large)" in error

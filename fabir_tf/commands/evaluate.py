@@ -17,7 +17,7 @@ from fabir_tf.evaluation import predictions_of, score
 from fabir_tf.pipelines.alignment import measure_coverage
 from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, write_text
+from fabir_tf.pipelines.files import expect_writable, naming, write_text
 from fabir_tf.pipelines.sources import load_dataset
 from fabir_tf.pipelines.squad_metrics import missing_predictions, read_no_answer_probabilities, read_predictions
 
@@ -47,9 +47,11 @@ def main(values: flags.FlagValues) -> None:
     for flag in ("output_file", "report_file"):
         _check_output(values, flag)
     report = _score_run(values) if values.run_dir else _score_file(values)
-    print(json.dumps(report, indent=2))
+    text = json.dumps(report, indent=2)
     if values.report_file:
-        write_text(values.report_file, json.dumps(report, indent=2) + "\n")
+        write_text(values.report_file, text + "\n")
+    with naming("standard output"):
+        print(text, flush=True)
 
 
 def _check_output(values: flags.FlagValues, flag: str) -> None:

@@ -112,9 +112,10 @@ def _output(path: str | None) -> Iterator[io.TextIOBase]:
         with naming("standard output"):
             yield sys.stdout
         return
-    with replacing(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass") as file:
+    with replacing(path) as raw:
+        file = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass", write_through=True)
         yield file
-        file.flush()
+        # Or the wrapper would close a file that is not its own.
         file.detach()
 
 
