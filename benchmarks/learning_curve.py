@@ -30,7 +30,9 @@ def main(_) -> None:
             name = f"{Path(run).name} {label}" if len(flags.FLAGS.runs) > 1 else label
             axes.plot(epochs, values, style, label=name)
             axes.annotate(f"{values[-1]:.1f}", (epochs[-1], values[-1]), textcoords="offset points", xytext=(-6, 6))
-    axes.set(xlabel="epochs", ylabel="dev set, percent", ylim=(0, None))
+    axes.set(xlabel="epochs", ylabel="dev set, percent")
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.xaxis.set_major_locator(pyplot.MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(flags.FLAGS.output, dpi=120)

@@ -52,7 +52,7 @@ def training_examples(
     Reference: FABIR's training set, passages of at most 400 and questions of at most 60 tokens.
     """
     data = tokenised.data
-    ledger = CoverageLedger(f"{data.name} (training)")
+    ledger = CoverageLedger(data.name)
     kept = []
     passage_tokens = {}
     for number, question in enumerate(data.questions):

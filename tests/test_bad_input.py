@@ -15,6 +15,8 @@ from tiny import ARTICLES, DEV_ARTICLES, squad_json, write_squad
 
 CHANGED_ANSWER = squad_json(ARTICLES)
 CHANGED_ANSWER["data"][0]["paragraphs"][0]["qas"][1]["answers"][0]["answer_start"] = 3
+VERSION_2 = squad_json(ARTICLES)
+VERSION_2["data"][1]["paragraphs"][0]["qas"][0] |= {"answers": [], "is_impossible": True}
 TEXTS = {
     "list.json": "[]",
     "number.json": "3",
@@ -39,6 +41,8 @@ TEXTS = {
     "texts.json": '{"Mill-0": "Anna Keld"}',
     "numbers.json": '{"Mill-0": 3}',
     "doubts.json": '{"Mill-0": 0.5}',
+    "no_doubts.json": "{}",
+    "version_2.json": json.dumps(VERSION_2),
     "bad_doubts.json": '{"Mill-0": "high"}',
 }
 FILES = {name: text.encode() for name, text in TEXTS.items()} | {
@@ -282,6 +286,20 @@ def test_doubts_about_answers_that_all_exist(commands, files):
     told(commands, "evaluate", arguments, ["--no_answer_file", "no unanswerable question", "train.json"])
 
 
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("absent.json", ["absent.json", "no such file"]),
+        ("bad_doubts.json", ["bad_doubts.json", "'Mill-0'", "the text 'high'"]),
+        ("list.json", ["list.json", "found a list"]),
+        ("no_doubts.json", ["'Mill-0'"]),
+    ],
+)
+def test_doubts_that_are_none(commands, files, name, parts):
+    arguments = f"--predictions_file=texts.json --dataset=version_2.json --no_answer_file={name}"
+    told(commands, "evaluate", arguments, parts)
+
+
 # Questions
 
 
@@ -301,7 +319,8 @@ def test_a_line_that_cannot_be_answered_is_told_and_the_others_are_answered(comm
     result = commands(
         "predict", "--run_dir=run", "--input_file=-", f"--output_file={tmp_path / 'out'}", stdin="\n".join(lines)
     )
-    assert "6 of 8 questions could not be answered" in result.error
+    assert result.status == 0
+    assert "6 of 8 questions could not be answered" in result.stderr
     answers = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").splitlines()]
     assert [answer["id"] for answer in answers] == ["a", "2", "3", "4", "5", "6", "a", "b"]
     assert ["error" in answer for answer in answers] == [False, True, True, True, True, True, True, False]
@@ -332,7 +351,8 @@ def test_input_files(commands, files, tmp_path, name, parts):
 
 def test_an_input_without_a_good_line(commands, files):
     result = commands("predict", "--run_dir=run", "--input_file=garbage")
-    assert "questions could not be answered" in result.error
+    assert result.status == 0
+    assert "questions could not be answered" in result.stderr
     assert all(json.loads(line)["error"].startswith("garbage: line ") for line in result.stdout.splitlines())
     assert "found no question" in commands("predict", "--run_dir=run", "--input_file=-", stdin="").error
 

@@ -51,7 +51,7 @@ def test_rows_and_answers_by_hand():
 def test_the_ledger_accounts_for_every_question():
     _, ledger = training_examples(tokenised(), 11, 60)
     report = ledger.to_json()
-    assert report["name"] == "hand-made (training)"
+    assert report["name"] == "hand-made"
     assert report["counts"] == {"kept": 3, "trimmed": 1, "snapped": 1, "dropped": 3}
     assert not_kept(ledger) == {
         "none": ("dropped", "no_answer", "the question has no answer"),

@@ -1,8 +1,15 @@
 """Files are whole or not there."""
 
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from fabir_tf.pipelines.files import replacing, write_text
+from fabir_tf.pipelines.files import WriteError, expect_writable, naming, read_arrays, replacing, write_text
 
 
 def test_the_file_appears_only_when_it_is_complete(tmp_path):
@@ -60,3 +67,93 @@ def test_text_replaces_what_stood_there(tmp_path):
     write_text(path, "a long text that was here before")
     write_text(str(path), "short")
     assert path.read_bytes() == b"short"
+
+
+def test_behind_a_symbolic_link_the_file_is_replaced_and_not_the_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "file").read_text() == "new"
+    assert len(list(tmp_path.rglob("*"))) == 3
+
+
+def test_a_device_is_written_to_and_stays_a_device():
+    write_text(os.devnull, "gone")
+    expect_writable(os.devnull)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_what_cannot_be_written_is_named_with_the_reason(tmp_path):
+    (tmp_path / "file").write_text("here stands a file")
+    places = {tmp_path: errno.EISDIR, tmp_path / "file" / "below": errno.ENOTDIR}
+    places |= {tmp_path / "file" / "further" / "below": errno.ENOTDIR, Path("/proc/nowhere/file"): errno.ENOENT}
+    for place, reason in places.items():
+        for write in (expect_writable, lambda path: write_text(path, "text")):
+            with pytest.raises(WriteError) as caught:
+                write(place)
+            assert (caught.value.filename, caught.value.strerror) == (str(place), os.strerror(reason))
+    assert contents_of(tmp_path) == {"file": b"here stands a file"}
+
+
+def test_a_full_disk_is_named_with_the_file_and_not_with_the_temporary_one(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(WriteError) as caught, replacing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert (caught.value.filename, caught.value.strerror) == (str(path), "No space left on device")
+    with pytest.raises(FileNotFoundError, match="another"), replacing(path):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "another")
+    assert contents_of(tmp_path) == {"file": b"old"}
+
+
+def test_a_closed_pipe_is_left_as_it_is():
+    with pytest.raises(BrokenPipeError), naming("standard output"):
+        raise BrokenPipeError
+
+
+def test_asking_whether_a_file_can_be_written_changes_nothing(tmp_path):
+    (tmp_path / "file").write_text("old")
+    expect_writable(tmp_path / "file")
+    expect_writable(tmp_path / "new" / "file")
+    assert contents_of(tmp_path) == {"file": b"old"}
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_arrays_are_read_whole_or_refused_whatever_byte_is_wrong(tmp_path):
+    path = tmp_path / "arrays.npz"
+    expected = {"a": np.arange(5, dtype=np.int16), "b": np.array([[0.5, -1]], np.float32)}
+    np.savez(path, **expected)
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(len(whole)):
+        for raw in (whole[:place], whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]):
+            path.write_bytes(raw)
+            try:
+                found = read_arrays(path)
+            except ValueError as error:
+                assert str(error)
+                refused += 1
+                continue
+            for name in found.keys() & expected.keys():
+                np.testing.assert_array_equal(found[name], expected[name])
+    assert refused > 0.75 * 2 * len(whole)
+
+
+@pytest.mark.parametrize("raw", [b"", b"text", b"PK\x03\x04", None])
+def test_what_is_no_archive(tmp_path, raw):
+    stream = io.BytesIO()
+    np.save(stream, np.zeros(3))
+    (tmp_path / "file").write_bytes(stream.getvalue() if raw is None else raw)
+    with pytest.raises(ValueError, match="not a whole zip archive"):
+        read_arrays(tmp_path / "file")
+
+
+def test_an_archive_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_arrays(tmp_path / "absent")
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

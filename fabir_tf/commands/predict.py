@@ -5,8 +5,7 @@
 
 The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like,
 id; "-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability and
-n_best. A record that cannot be answered gets a line with id and error, and the others are answered all the same; the
-command then ends with status 2, as after any mistake.
+n_best. A record that cannot be answered gets a line with id and error, and the others are answered all the same.
 """
 
 import contextlib
@@ -63,7 +62,7 @@ def main(values: flags.FlagValues) -> None:
             written += 1
             failed += "error" in line
     if failed:
-        raise UserError(
+        cli.to_stderr(
             f"{failed:,} of {written:,} questions could not be answered: the field error of their lines says why"
         )
 
@@ -93,15 +92,15 @@ def _answers(reader, records: Iterable[Record], n_best: int) -> Iterator[dict]:
             if record.error:
                 yield {"id": record.id, "error": record.error}
             else:
-                yield {"id": record.id} | _as_json(next(found))
+                yield {"id": record.id} | _as_json(next(found), n_best)
 
 
-def _as_json(answer) -> dict:
+def _as_json(answer, n_best: int) -> dict:
     spans = [
         {"answer": span.text, "start": span.start, "end": span.end, "probability": span.probability}
         for span in answer.n_best
     ]
-    return spans[0] | ({"n_best": spans} if len(spans) > 1 else {})
+    return spans[0] | ({"n_best": spans} if n_best > 1 else {})
 
 
 @contextlib.contextmanager

@@ -65,13 +65,12 @@ def test_forward(variant):
     layer_testing.check_forward(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), tolerance=2e-5)
 
 
-@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=["published", "row-wise"])
-def test_gradients(variant):
+def test_gradients():
     inputs = make_inputs()
-    layer_testing.check_gradients(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), samples=3)
+    layer_testing.check_gradients(make(inputs), inputs, oracle_of({}), real(inputs), samples=3)
 
 
-@variants
+@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=["published", "row-wise"])
 def test_padding(variant):
     lengths = {"passage": [7, 2], "question": [3, 5]}
     inputs = make_inputs(*lengths.values())

@@ -53,7 +53,7 @@ def test_the_best_span(length, max_answer):
     assert_decodes(random_logits(61, length, seed=length), random_logits(61, length, seed=97), max_answer, 1)
 
 
-@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (5, 1), (5, 3), (5, 15), (17, 3), (17, 15)])
+@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (5, 1), (5, 15), (17, 3)])
 @pytest.mark.parametrize("n_best", [2, 20])
 def test_the_best_spans_in_order(length, max_answer, n_best):
     assert_decodes(random_logits(13, length, seed=length), random_logits(13, length, seed=89), max_answer, n_best)

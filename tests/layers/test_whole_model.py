@@ -121,15 +121,13 @@ def test_forward(variant):
 def test_padding_and_neighbours_change_nothing(variant):
     model, inputs = layer_testing.runner(small_model(**VARIANTS[variant], num_layers=1)), make_inputs()
     batched = logits_of(model, inputs)
+    longer = logits_of(model, padded(inputs, 19, 13))
     for row, (passage, question) in enumerate(zip(PASSAGE_LENGTHS, QUESTION_LENGTHS, strict=True)):
-        alone = cut(inputs, row, passage, question)
-        expected = logits_of(model, alone)
-        others = [padded(alone, 29 - passage, 17 - question)]
-        others += [padded(alone, 3, 0), padded(alone, 0, 3)] if row == 1 else []
-        for outputs in (*(logits_of(model, other) for other in others), [logits[row : row + 1] for logits in batched]):
-            for logits, wanted in zip(outputs, expected, strict=True):
-                np.testing.assert_allclose(logits[:, :passage], wanted, rtol=1e-5, atol=1e-5)
-                assert (logits[:, passage:] == np.float32(-1e9)).all()
+        alone = logits_of(model, cut(inputs, row, passage, question))
+        for outputs in (batched, longer):
+            for logits, wanted in zip(outputs, alone, strict=True):
+                np.testing.assert_allclose(logits[row : row + 1, :passage], wanted, rtol=1e-5, atol=1e-5)
+                assert (logits[row, passage:] == np.float32(-1e9)).all()
 
 
 def test_parameters_by_part():
@@ -155,11 +153,23 @@ def test_parameters_of_other_vocabularies(trainable_words, characters):
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_a_compiled_step_in_mixed_precision(policy):
-    """One row is padding alone. The logits are float32 whatever the policy, in the graph too."""
+def test_logits_are_float32_in_mixed_precision(policy):
+    """One row is padding alone."""
+    inputs = make_inputs([11, 0], [3, 0])
+    with layer_testing.global_policy(policy):
+        model = small_model(num_layers=0)
+    outputs = layer_testing.runner(model)(inputs)
+    for logits in outputs.values():
+        assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+        assert np.isfinite(layer_testing.as_arrays(logits)[0]).all()
+    assert [output.dtype for output in model.outputs] == ["float32", "float32"]
+
+
+def test_compiled_steps_with_loss_scaling():
+    """One row is padding alone; the policy reaches the optimizer."""
     inputs = make_inputs([11, 6, 0], [3, 5, 0])
     targets = {"start_logits": np.array([1, 4, 0]), "end_logits": np.array([1, 5, 0])}
-    with layer_testing.global_policy(policy):
+    with layer_testing.global_policy("mixed_float16"):
         model = compiled(fabir_tf.build_model(**(SMALL | {"num_layers": 0})), keras.optimizers.SGD(0.1))
     before = model.get_weights()
     # Loss scaling starts by skipping steps, until the scaled gradients fit in float16.
@@ -169,19 +179,17 @@ def test_a_compiled_step_in_mixed_precision(policy):
         assert np.isfinite(new).all(), weight.path
         if weight.trainable and "question_encoding_norm" not in weight.path:  # the reduced question is not used
             assert (new != old).any(), f"{weight.path} does not learn"
-    outputs = layer_testing.runner(model)(inputs)
-    assert {keras.backend.standardize_dtype(output.dtype) for output in outputs.values()} == {"float32"}
-    assert [output.dtype for output in model.outputs] == ["float32", "float32"]
 
 
 def test_it_learns_and_is_saved(tmp_path):
-    """A few examples by heart, dropout and all; then the same answers from a file."""
+    """Two examples by heart; then the same answers from a file."""
     keras.utils.set_random_seed(7)
-    config = SMALL | {"d_model": 16, "num_layers": 1, "first_position": 0, "sublayer_keep": 0.95}
+    keep = ("input_keep", "sublayer_keep", "attention_keep", "selector_keep", "character_keep")
+    config = SMALL | {"num_layers": 1, "selector_filters": 16} | dict.fromkeys(keep, 1.0)
     model = compiled(fabir_tf.build_model(**config), keras.optimizers.Adam(0.01))
-    inputs = make_inputs([11, 9, 6], [3, 5, 1])
-    targets = {"start_logits": np.array([7, 2, 5]), "end_logits": np.array([9, 3, 5])}
-    losses = [total_loss(model.train_on_batch(inputs, targets)) for _ in range(100)]
+    inputs = make_inputs([11, 9], [3, 5])
+    targets = {"start_logits": np.array([7, 2]), "end_logits": np.array([9, 3])}
+    losses = [total_loss(model.train_on_batch(inputs, targets)) for _ in range(60)]
     assert np.mean(losses[-10:]) < 0.3 * losses[0]
     start, end = logits_of(model, inputs)
     np.testing.assert_array_equal(start.argmax(1), targets["start_logits"])
