@@ -45,6 +45,6 @@ def test_an_existing_folder_is_left_alone(model, tmp_path):
     kept = tmp_path / "1" / "kept.txt"
     kept.parent.mkdir()
     kept.write_text("mine")
-    with pytest.raises(UserError, match="export_dir=.* exists"):
+    with pytest.raises(UserError, match=r"export_dir=.* exists"):
         export_token_ids(model, tmp_path / "1")
     assert kept.read_text() == "mine"

@@ -10,6 +10,7 @@ name, in the order of the layer's `call`. Float arrays are float32, ids int32, m
 """
 
 import contextlib
+import functools
 import inspect
 import json
 import tempfile
@@ -104,13 +105,14 @@ def runner(layer):
     """
     if keras.backend.backend() != "jax":
         return lambda inputs, training=False: layer(*_positional(layer, inputs), **_named(layer, inputs, training))
+
     import jax
 
     def call(state, inputs, training):
         with _stateless(layer, state):
             return layer(*_positional(layer, inputs), **_named(layer, inputs, training))
 
-    compiled = jax.jit(call, static_argnames="training")
+    compiled = jax.jit(call, static_argnames="training", compiler_options=_quick_compilation())
 
     def call_with_weights(inputs, training=False):
         if not layer.built:
@@ -118,6 +120,19 @@ def runner(layer):
         return compiled([variable.value for variable in layer.variables], inputs, training=training)
 
     return call_with_weights
+
+
+@functools.cache
+def _quick_compilation():
+    """Compiler options that make a small program ready about three times sooner, where this version of XLA has them."""
+    import jax
+
+    options = {"xla_cpu_use_fusion_emitters": False}
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=options)(1)
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return options
 
 
 def _stateless(layer, state):
@@ -200,7 +215,8 @@ def _gradients_jax(layer, floats, others, projections, training):
             return _project(outputs, projections), outputs
 
     trainable = [variable.value for variable in trained]
-    differentiate = jax.jit(jax.value_and_grad(projected, argnums=(0, 1), has_aux=True))
+    gradients = jax.value_and_grad(projected, argnums=(0, 1), has_aux=True)
+    differentiate = jax.jit(gradients, compiler_options=_quick_compilation())
     (value, outputs), (inputs, weights) = differentiate(floats, trainable)
     return outputs, value, [inputs[name] for name in floats], weights
 
