@@ -52,6 +52,10 @@ class ConvolutionalSelector(keras.layers.Layer):
     def compute_output_shape(self, passage_shape):
         return passage_shape[:-1], passage_shape[:-1]
 
+    def compute_output_spec(self, passage, passage_mask, training=None):
+        # Float32 under every policy, which Keras would not guess from the shapes.
+        return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(passage.shape))
+
     def get_config(self):
         config = {"filters": self.filters, "kernel_size": self.kernel_size, "dropout": self.dropout}
         return super().get_config() | config

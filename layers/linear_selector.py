@@ -43,5 +43,9 @@ class LinearSelector(keras.layers.Layer):
     def compute_output_shape(self, passage_shape):
         return passage_shape[:-1], passage_shape[:-1]
 
+    def compute_output_spec(self, passage, passage_mask, training=None):
+        # Float32 under every policy, which Keras would not guess from the shapes.
+        return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(passage.shape))
+
     def get_config(self):
         return super().get_config() | {"dropout": self.dropout}

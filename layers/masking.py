@@ -45,5 +45,6 @@ def zero_padding(x, mask):
     Returns:
         A tensor shaped like `x`, in its dtype.
     """
-    mask = ops.cast(mask, x.dtype)
-    return x * ops.reshape(mask, (*ops.shape(mask), *([1] * (len(x.shape) - 2))))
+    mask = ops.reshape(mask, (*ops.shape(mask), *([1] * (len(x.shape) - 2))))
+    # Not a product: 0 times a padding vector that holds an infinity would be no number.
+    return ops.where(mask, x, ops.zeros_like(x))

@@ -62,5 +62,9 @@ class SpanDecoder(keras.layers.Layer):
         shape = (start_logits_shape[0], self.n_best)
         return shape, shape, shape
 
+    def compute_output_spec(self, start_logits, end_logits):
+        shape = (start_logits.shape[0], self.n_best)
+        return tuple(keras.KerasTensor(shape, dtype) for dtype in ("int32", "int32", "float32"))
+
     def get_config(self):
         return super().get_config() | {"max_answer": self.max_answer, "n_best": self.n_best}
