@@ -125,6 +125,9 @@ def _check_run(run: RunDirectory, model_config: FabirConfig, training: TrainingC
                     f"--run_dir={run.path} holds a run with {name}={recorded[part].get(name)!r}, "
                     f"found {name}={value!r}: resume with the run's own configuration, or name another folder"
                 )
+    # A run killed before its first checkpoint has at most the score from before training, and begins anew.
+    if not run.last.exists() and run.history.exists() and run.history.read_text().count("\n") > 2:
+        raise UserError(f"{run.last}: no such checkpoint, expected the one of the run that {run.history} tells of")
     return run.last.exists()
 
 

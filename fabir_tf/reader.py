@@ -82,7 +82,9 @@ class Reader:
         self.max_passage = max_passage
         # One trace for every batch and every length: shapes are left open.
         signature = {t.name: tf.TensorSpec(t.shape, t.dtype, t.name) for t in model.inputs}
-        self._logits = tf.function(lambda inputs: model(inputs, training=False), input_signature=[signature])
+        self._logits = tf.function(
+            lambda inputs: model(inputs, training=False), input_signature=[signature], autograph=False
+        )
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike, max_passage: int = 512) -> "Reader":

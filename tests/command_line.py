@@ -46,8 +46,11 @@ class CommandLines:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        # What the forks leave behind, because they end without the interpreter's last rites.
+        self._temporary = tempfile.TemporaryDirectory()
         # No accelerator: its driver does not outlive a fork.
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[1])}
+        changes = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = os.environ | changes | {"TMPDIR": self._temporary.name}
         self._server = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
@@ -96,6 +99,7 @@ class CommandLines:
         """Ends the process."""
         self._server.stdin.close()
         self._server.wait()
+        self._temporary.cleanup()
 
 
 def _serve() -> None:

@@ -351,8 +351,7 @@ def test_input_files(commands, files, tmp_path, name, parts):
 
 def test_an_input_without_a_good_line(commands, files):
     result = commands("predict", "--run_dir=run", "--input_file=garbage")
-    assert result.status == 0
-    assert "questions could not be answered" in result.stderr
+    assert "questions could not be answered" in result.error
     assert all(json.loads(line)["error"].startswith("garbage: line ") for line in result.stdout.splitlines())
     assert "found no question" in commands("predict", "--run_dir=run", "--input_file=-", stdin="").error
 
@@ -625,3 +624,12 @@ def test_the_installed_commands(tmp_path, name, arguments, sentence):
     assert done.stderr.splitlines()[-1].startswith(f"error: {sentence}")
     assert "Traceback" not in done.stderr and not done.stdout
     assert not contents(tmp_path)
+
+
+def test_a_run_that_lost_its_checkpoint_is_not_begun_anew(commands, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run.path, tmp_path / "run")
+    (run / "checkpoints" / "last.npz").unlink()
+    best = (run / "checkpoints" / "best.npz").read_bytes()
+    result = commands("train", f"--run_dir={run}", "--resume", "--epochs=1", *tiny_run.flags)
+    assert "last.npz: no such checkpoint" in result.error
+    assert (run / "checkpoints" / "best.npz").read_bytes() == best

@@ -61,10 +61,11 @@ def main(values: flags.FlagValues) -> None:
             file.flush()
             written += 1
             failed += "error" in line
+    message = f"{failed:,} of {written:,} questions could not be answered: the field error of their lines says why"
+    if failed == written:
+        raise UserError(message)
     if failed:
-        cli.to_stderr(
-            f"{failed:,} of {written:,} questions could not be answered: the field error of their lines says why"
-        )
+        cli.to_stderr(message)
 
 
 def _asked_record(values: flags.FlagValues) -> Record:

@@ -112,7 +112,7 @@ def test_self_attention(variant):
     layer_testing.check_forward(layer, inputs, oracle_of(variant), [inputs["query_mask"]])
 
 
-@variants()
+@variants("none-query", "1x5-key", "3x7-query", "3x7-depthwise-key")
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (2, 3)])
 def test_texts_shorter_than_the_kernel(variant, queries, keys):
     inputs = cross_inputs((queries, 1), (keys, 1), queries, keys)
@@ -162,7 +162,7 @@ def test_weights(variant):
     np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-6)
 
 
-@variants()
+@variants("none-query", "1x5-key", "1x5-query", "3x7-query", "3x7-depthwise-key")
 def test_padding(variant):
     lengths = {"query": [7, 2], "key": [3, 5]}
     inputs = cross_inputs(lengths["query"], lengths["key"])

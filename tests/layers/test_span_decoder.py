@@ -101,11 +101,11 @@ def test_ties_between_starts_and_between_ends():
     assert_decodes(np.zeros_like(levels), levels, 4, 7, digits=5)
 
 
-@pytest.mark.parametrize(("max_answer", "n_best"), [(15, 1), (3, 1), (15, 4)])
+@pytest.mark.parametrize(("max_answer", "n_best"), [(15, 1), (3, 4)])
 def test_padding_changes_nothing(max_answer, n_best):
     start, end = random_logits(17, 5, seed=1), random_logits(17, 5, seed=2)
     alone = decode(start, end, max_answer, n_best)
-    for extra in (1, 2, 40):
+    for extra in (1, 40):
         padding = np.full((17, extra), PADDING)
         padded = decode(np.hstack([start, padding]), np.hstack([end, padding]), max_answer, n_best)
         np.testing.assert_array_equal(padded[0], alone[0])
