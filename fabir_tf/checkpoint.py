@@ -79,6 +79,8 @@ def _variables(model: keras.Model, optimizer: bool) -> dict[str, keras.Variable]
     kept = [variable for variable in model.variables if variable.name != "frozen_table"]
     named = {f"model/{number}/{variable.name}": variable for number, variable in enumerate(kept)}
     if optimizer:
-        model.optimizer.build(model.trainable_variables)
+        # Once only: a second build of the loss-scaling optimizer would begin its scale anew.
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
         named |= {f"optimizer/{number}/{v.name}": v for number, v in enumerate(model.optimizer.variables)}
     return named
