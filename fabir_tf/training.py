@@ -91,7 +91,7 @@ def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: Word
         training.adam_epsilon,
         global_clipnorm=training.clip_norm,
         use_ema=training.ema_decay is not None,
-        ema_momentum=training.ema_decay or 0.99,
+        ema_momentum=0.99 if training.ema_decay is None else training.ema_decay,
     )
     if training.dtype_policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
@@ -145,6 +145,8 @@ class _Session:
         # A resumed epoch has fewer steps than the others, and Keras takes one number for all of a fit.
         if self.state["step"]:
             self._fit(self.state["epoch"] + 1)
+            # Keras ends a fit by putting the averages, where they are kept, in place of the weights.
+            load_checkpoint(self.run.last, self.model)
         if not self.is_over():
             self._fit(self.training.epochs)
         self._finish()
