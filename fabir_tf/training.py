@@ -97,6 +97,9 @@ def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: Word
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     losses = {name: keras.losses.CategoricalCrossentropy(from_logits=True) for name in model.output}
     model.compile(optimizer, losses, jit_compile=training.jit_compile)
+    # Makes the losses' variables: made inside the training step, they would have it traced twice.
+    logits = {name: tf.zeros((1, 2)) for name in model.output}
+    model.compute_loss(y=logits, y_pred=logits)
     return model
 
 

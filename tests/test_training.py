@@ -214,10 +214,6 @@ def test_the_run_directory_is_complete(finished):
     assert coverage["eval"]["counts"]["kept"] == 4
 
 
-@pytest.mark.xfail(
-    reason="Keras makes its loss trackers inside the first trace, so TensorFlow traces once more: 2, for any lengths",
-    strict=True,
-)
 def test_batches_of_all_lengths_share_one_trace(finished):
     assert len(finished.shapes) >= 4
     assert len(finished.traces) == 1
