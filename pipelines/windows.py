@@ -46,10 +46,7 @@ def merge_windows(logits: list[np.ndarray], offsets: np.ndarray, length: int) ->
     surroundings = np.full(length, -1)
     for window, offset in zip(logits, offsets, strict=True):
         places = np.arange(len(window))
-        # A passage's own border is no loss of surroundings.
-        left = places if offset else np.full(len(window), length)
-        right = places[::-1] if offset + len(window) < length else np.full(len(window), length)
-        seen = np.minimum(left, right)
+        seen = np.minimum(places, places[::-1])
         part = slice(offset, offset + len(window))
         better = seen > surroundings[part]
         merged[part][better] = window[better]
