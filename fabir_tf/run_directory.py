@@ -7,7 +7,7 @@ from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
-from fabir_tf.pipelines.squad import read_json
+from fabir_tf.pipelines.json_files import read_json
 
 _MODEL_NAMES = {config_class.__name__.removesuffix("Config").lower(): config_class for config_class in MODELS}
 

@@ -1,22 +1,15 @@
-"""Questions, passages and answers, read from SQuAD JSON or from JSON lines with a clear sentence for every mistake."""
+"""Questions, passages and answers, read from SQuAD JSON with a clear sentence for every mistake."""
 
-import codecs
-import itertools
-import json
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import quoted, read_json, shown
 
-STANDARD_INPUT = "-"
 NO_START = -1
 FEWEST_TITLES = 10
-LONGEST_QUOTE = 60
 
 
 @dataclass(frozen=True)
@@ -71,23 +64,6 @@ class SquadData:
     def has_unanswerable(self) -> bool:
         """Whether some question has no reference answer, so that SQuAD 2.0's score applies."""
         return any(not question.answers for question in self.questions)
-
-
-@dataclass(frozen=True)
-class Record:
-    """One question to be answered, or the reason why it cannot be.
-
-    Args:
-        id: the question's own name; the line's number where it has none.
-        question: the question's text, "" in a bad record.
-        passage: the passage's text, "" in a bad record.
-        error: "" in a good record, else one sentence that names the file and the line.
-    """
-
-    id: str
-    question: str
-    passage: str
-    error: str = ""
 
 
 def read_squad(path: str | os.PathLike[str]) -> SquadData:
@@ -182,79 +158,6 @@ def hold_out(data: SquadData, every: int = 10) -> tuple[SquadData, SquadData]:
         _select(data, [unit not in held for unit in unit_of], "training part"),
         _select(data, [unit in held for unit in unit_of], "held-out part"),
     )
-
-
-def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
-    """Reads questions to be answered, one after the other, from SQuAD JSON or from JSON lines.
-
-    A JSON line is an object with the texts `question` and `passage` (or `context`) and, if wanted, `id`. Lines are
-    handed on as they arrive, so that a pipe can be answered line by line; blank lines are skipped but counted. A line
-    whose id an earlier line has is a bad one.
-
-    Args:
-        path: a UTF-8 file, or "-" for standard input. Which of the two forms it has is seen from its content.
-
-    Returns:
-        An iterator of records; a bad line gives a record with an `error`, and reading goes on.
-
-    Raises:
-        UserError: the file cannot be read, or is one JSON text of another form than SQuAD's.
-    """
-    if os.fspath(path) == STANDARD_INPUT:
-        return _records(_standard_input(), "standard input")
-    return _records(_file_lines(_open(path)), str(path))
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a UTF-8 JSON file of any form.
-
-    Args:
-        path: the file; a byte order mark is skipped.
-
-    Returns:
-        What `json.loads` makes of it.
-
-    Raises:
-        UserError: the file cannot be opened, is not UTF-8 or no JSON; the sentence names the place.
-    """
-    with _open(path) as file:
-        return _parse(file.read(), str(path))
-
-
-def shown(value: Any) -> str:
-    """Shows a JSON value in a message, shortened, after the word for its type.
-
-    Args:
-        value: what `json.loads` can return.
-
-    Returns:
-        For example `the text 'abc'`, `the number 1.5`, `a list`, `null`.
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {quoted(value)}"
-    if isinstance(value, str):
-        return f"the text {quoted(value)}"
-    return "a list" if isinstance(value, list) else "an object"
-
-
-def quoted(value: Any) -> str:
-    """Quotes a value for a message.
-
-    Args:
-        value: anything with a `repr`.
-
-    Returns:
-        Its `repr`, cut to a length that leaves a sentence readable.
-    """
-    text = repr(value)
-    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."
-
-
-# === SQuAD JSON ===
 
 
 class _Reader:
@@ -378,171 +281,3 @@ def _select(data: SquadData, keep: list[bool], part: str) -> SquadData:
     )
     passages = tuple(data.passages[index] for index in old)
     return SquadData(f"{data.name} ({part})", passages, tuple(data.titles[index] for index in old), questions)
-
-
-# === Files and lines ===
-
-
-def _open(path: str | os.PathLike[str]) -> Any:
-    if Path(path).is_dir():
-        raise UserError(f"{path}: found a folder, expected a JSON file.")
-    try:
-        return open(path, "rb")
-    except FileNotFoundError:
-        raise UserError(f"{path}: found no such file, expected a JSON file.") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: cannot be opened ({reason}), expected a JSON file.") from None
-
-
-def _parse(raw: bytes, name: str) -> Any:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name}: byte {error.start} is not UTF-8, expected JSON in UTF-8.") from None
-    if not text.strip():
-        raise UserError(f"{name}: the file is empty, expected JSON.")
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{name}: no valid JSON at line {error.lineno}, column {error.colno} ({error.msg}).") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{name}: no valid JSON ({error}).") from None
-
-
-def _file_lines(file: Any) -> Iterator[bytes]:
-    with file:
-        yield from file
-
-
-def _standard_input() -> Iterator[bytes]:
-    stream = getattr(sys.stdin, "buffer", None)
-    if stream is not None:
-        # readline, unlike iteration over some streams, hands a line on as soon as it is complete.
-        yield from iter(partial(_read_line, stream), b"")
-    else:
-        yield from (line.encode("utf-8", "surrogatepass") for line in sys.stdin)
-
-
-def _read_line(stream: BinaryIO) -> bytes:
-    try:
-        return stream.readline()
-    except OSError as error:
-        raise UserError(f"standard input: cannot be read ({error.strerror}), expected JSON or JSON lines.") from None
-
-
-def _records(lines: Iterator[bytes], name: str) -> Iterator[Record]:
-    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-    number, first = next(numbered, (0, b""))
-    if not number:
-        return
-    if not _may_open_squad(first):
-        yield from _line_records(itertools.chain([(number, first)], numbered), name)
-        return
-    everything = [(number, first), *numbered]
-    if _is_one_text(everything):
-        yield from _squad_records(everything, name)
-    else:
-        yield from _line_records(everything, name)
-
-
-def _line_records(numbered: Iterable[tuple[int, bytes]], name: str) -> Iterator[Record]:
-    lines: dict[str, int] = {}
-    for number, line in numbered:
-        record = _record(line, number, name)
-        first = lines.setdefault(record.id, number)
-        if first != number and not record.error:
-            error = f"{name}: line {number}: id is {quoted(record.id)}, the id of line {first} too, expected another."
-            record = Record(record.id, "", "", error)
-        yield record
-
-
-def _may_open_squad(line: bytes) -> bool:
-    """Whether a first line is a whole SQuAD file, or the beginning of an object that goes on in the next line."""
-    content = _loads_or_none(line)
-    if content is not None:
-        return isinstance(content, dict) and "data" in content and not _is_record(content)
-    # A broken JSON line asks a question; reading on to the end because of it would keep a pipe waiting.
-    opens = line.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
-    return opens and (b'"data"' in line or b'"question"' not in line)
-
-
-def _is_one_text(numbered: list[tuple[int, bytes]]) -> bool:
-    if any(_is_record(_loads_or_none(line)) for _, line in numbered[1:]):
-        return False
-    return any(b'"data"' in line for _, line in numbered)
-
-
-def _squad_records(numbered: list[tuple[int, bytes]], name: str) -> Iterator[Record]:
-    lines = [b"\n"] * numbered[-1][0]
-    for number, line in numbered:
-        lines[number - 1] = line
-    data = squad_from_json(_parse(b"".join(lines), name), name, need_answers=False)
-    for question in data.questions:
-        fields = {"question": question.text, "passage": data.passages[question.passage]}
-        empty = [key for key, value in fields.items() if not value.strip()]
-        if empty:
-            error = f"{name}: question {question.id!r}: {empty[0]} is empty, expected a text."
-            yield Record(question.id, "", "", error)
-        else:
-            yield Record(question.id, **fields)
-
-
-def _loads_or_none(line: bytes) -> Any:
-    try:
-        return json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_record(content: Any) -> bool:
-    return isinstance(content, dict) and "question" in content and ("passage" in content or "context" in content)
-
-
-def _record(line: bytes, number: int, name: str) -> Record:
-    place = f"{name}: line {number}"
-    content: Any = None
-    try:
-        content = _parse_line(line, place)
-        key = "passage" if "passage" in content or "context" not in content else "context"
-        return Record(
-            _line_id(content, number, place), _line_text(content, "question", place), _line_text(content, key, place)
-        )
-    except UserError as error:
-        given = content.get("id") if isinstance(content, dict) else None
-        return Record(given if isinstance(given, str) and given else str(number), "", "", str(error))
-
-
-def _parse_line(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        content = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{place} is not UTF-8 at byte {error.start}, expected a JSON object.") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{place} is no valid JSON at column {error.colno} ({error.msg}).") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{place} is no valid JSON ({error}).") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{place} is {shown(content)}, expected an object with the fields question and passage.")
-    return content
-
-
-def _line_id(content: dict[str, Any], number: int, place: str) -> str:
-    value = content.get("id", number)
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise UserError(f"{place}: id is {shown(value)}, expected a text or a whole number.")
-    return str(value)
-
-
-def _line_text(content: dict[str, Any], key: str, place: str) -> str:
-    if key not in content:
-        named = "passage (or context)" if key == "passage" else key
-        raise UserError(f"{place}: {named} is missing, expected a text.")
-    value = content[key]
-    if not isinstance(value, str):
-        raise UserError(f"{place}: {key} is {shown(value)}, expected a text.")
-    if not value.strip():
-        raise UserError(f"{place}: {key} is empty, expected a text.")
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f"{place}: {key} has half of a surrogate pair, expected Unicode text.")
-    return value

@@ -15,7 +15,8 @@ from numbers import Real
 from typing import Any
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import Question, SquadData, quoted, read_json, shown
+from fabir_tf.pipelines.json_files import quoted, read_json, shown
+from fabir_tf.pipelines.squad import Question, SquadData
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)

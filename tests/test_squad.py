@@ -9,7 +9,8 @@ from shared_data import SHARED, needs_shared
 
 from fabir_tf.pipelines import squad
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import Answer, Question, Record, SquadData
+from fabir_tf.pipelines.records import Record, read_records
+from fabir_tf.pipelines.squad import Answer, Question, SquadData
 
 PASSAGE = "Caf\u00e9 \U0001f600 \u201cAda\u201d\r\n wrote  it\u00a0here."
 
@@ -236,7 +237,7 @@ def test_what_cannot_be_split():
 
 def records(folder, raw):
     path = written(folder, raw, "asked")
-    return list(squad.read_records(path))
+    return list(read_records(path))
 
 
 def test_json_lines_with_every_spelling(tmp_path):
@@ -309,7 +310,7 @@ def test_broken_squad_json_is_one_error_with_its_place(tmp_path):
 
 def test_an_empty_file_has_no_records_and_a_missing_one_is_an_error(tmp_path):
     assert records(tmp_path, b"\n \n") == []
-    assert "absent" in failure(squad.read_records, tmp_path / "absent")
+    assert "absent" in failure(read_records, tmp_path / "absent")
 
 
 def test_standard_input_is_answered_line_by_line(monkeypatch):
@@ -322,7 +323,7 @@ def test_standard_input_is_answered_line_by_line(monkeypatch):
 
     lines = b'{"question": "Who?", "passage": "Ada."}\n' * 3
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(lines)))
-    stream = squad.read_records("-")
+    stream = read_records("-")
     assert next(stream) == Record("1", "Who?", "Ada.")
     assert len(taken) == 1
     assert [record.id for record in stream] == ["2", "3"]
@@ -330,7 +331,7 @@ def test_standard_input_is_answered_line_by_line(monkeypatch):
 
 def test_standard_input_without_bytes_and_its_errors(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO('x\n{"question": "Who?", "passage": "Caf\u00e9."}\n'))
-    bad, good = squad.read_records("-")
+    bad, good = read_records("-")
     assert bad.error.startswith("standard input: line 1")
     assert good.passage == "Caf\u00e9."
 
@@ -351,4 +352,4 @@ def test_official_files(name, articles, passages, questions):
     train, dev = squad.hold_out(data)
     assert not set(train.titles) & set(dev.titles)
     assert len(train.questions) + len(dev.questions) == questions
-    assert [record.id for record in squad.read_records(path)] == ids(data)
+    assert [record.id for record in read_records(path)] == ids(data)

@@ -12,7 +12,7 @@ from absl import app, flags
 from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, naming
-from fabir_tf.pipelines.squad import quoted, read_json, shown
+from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.training_config import DataOptions
 
 

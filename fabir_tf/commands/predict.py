@@ -20,7 +20,7 @@ from absl import flags
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import expect_writable, naming, replacing
-from fabir_tf.pipelines.squad import STANDARD_INPUT, Record, read_records
+from fabir_tf.pipelines.records import STANDARD_INPUT, Record, read_records
 
 # Records answered together: enough to fill batches of like length, few enough to see answers come.
 CHUNK = 1024
