@@ -27,6 +27,10 @@ class ConvolutionalAttention(keras.layers.Layer):
         depthwise: one `h x w` kernel per head instead of `heads x heads` of them.
         softmax_axis: "key": each query's weights sum to 1 over the keys (row-wise). "query": each key distributes one
             unit of weight over the queries (column-wise).
+        matching_start: alike tokens attract each other from the first step: the keys' projection begins with the
+            values of the queries' (each is Xavier's by itself), and the kernel as one that changes nothing. Begun
+            apart, as published, the two projections have to find each other first. Needs queries and keys of like
+            features.
         dropout: share of the weights dropped in training.
 
     Call arguments:
@@ -40,7 +44,8 @@ class ConvolutionalAttention(keras.layers.Layer):
         Float tensor `(batch, queries, value_features)`.
 
     Raises:
-        ValueError: an even kernel, an unknown `softmax_axis`, or features that the heads do not divide.
+        ValueError: an even kernel, an unknown `softmax_axis`, features that the heads do not divide, or, with
+            `matching_start`, queries and keys of different features.
 
     Example:
         >>> attention = ConvolutionalAttention(num_heads=4, softmax_axis="query")
@@ -56,6 +61,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         kernel_size: tuple[int, int] | None = (1, 5),
         depthwise: bool = False,
         softmax_axis: str = "key",
+        matching_start: bool = False,
         dropout: float = 0.0,
         **kwargs,
     ):
@@ -68,6 +74,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         self.kernel_size = None if kernel_size is None else tuple(kernel_size)
         self.depthwise = depthwise
         self.softmax_axis = softmax_axis
+        self.matching_start = matching_start
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
 
@@ -78,15 +85,24 @@ class ConvolutionalAttention(keras.layers.Layer):
                 f"num_heads must divide the features of queries and values. Received: num_heads={self.num_heads}, "
                 f"features {features} and {value_features}"
             )
+        if self.matching_start and keys_shape[-1] != features:
+            raise ValueError(
+                "matching_start needs queries and keys of like features. "
+                f"Received: features {features} and {keys_shape[-1]}"
+            )
         self.head_dim = features // self.num_heads
-        self.query_map = self._dense("query", queries_shape, features)
-        self.key_map = self._dense("key", keys_shape, features)
+        # An initializer gives the same values each time that it is called.
+        initializer = keras.initializers.GlorotUniform()
+        self.query_map = self._dense("query", queries_shape, features, initializer)
+        self.key_map = self._dense("key", keys_shape, features, initializer if self.matching_start else None)
         self.value_map = self._dense("value", values_shape, value_features)
         self.output_map = self._dense("output", values_shape, value_features)
         if self.kernel_size is not None:
             outputs = 1 if self.depthwise else self.num_heads
             self.kernel = self.add_weight(
-                name="kernel", shape=(*self.kernel_size, self.num_heads, outputs), initializer="glorot_uniform"
+                name="kernel",
+                shape=(*self.kernel_size, self.num_heads, outputs),
+                initializer=self._identity_kernel if self.matching_start else "glorot_uniform",
             )
 
     def call(self, queries, keys, values, query_mask, key_mask, training=None):
@@ -128,8 +144,15 @@ class ConvolutionalAttention(keras.layers.Layer):
         heads = ops.reshape(x, (batch, length, self.num_heads, x.shape[-1] // self.num_heads))
         return ops.transpose(heads, (0, 2, 1, 3))
 
-    def _dense(self, name, input_shape, units):
-        dense = keras.layers.Dense(units, name=name, dtype=self.dtype_policy)
+    def _identity_kernel(self, shape, dtype=None):
+        height, width, heads, _ = shape
+        centre = ops.ones((heads, 1), dtype) if self.depthwise else ops.eye(heads, dtype=dtype)
+        borders = [(size // 2, size // 2) for size in (height, width)]
+        return ops.pad(centre[None, None], (*borders, (0, 0), (0, 0)))
+
+    def _dense(self, name, input_shape, units, initializer=None):
+        initializer = initializer or keras.initializers.GlorotUniform()
+        dense = keras.layers.Dense(units, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
         dense.build(input_shape)
         return dense
 
@@ -142,5 +165,6 @@ class ConvolutionalAttention(keras.layers.Layer):
             "kernel_size": self.kernel_size,
             "depthwise": self.depthwise,
             "softmax_axis": self.softmax_axis,
+            "matching_start": self.matching_start,
             "dropout": self.dropout,
         }

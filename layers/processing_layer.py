@@ -22,6 +22,7 @@ class ProcessingLayer(keras.layers.Layer):
         kernel_size: of the convolved logits, `(h, w)`, or None.
         depthwise: one kernel per head.
         cross_softmax_axis: "query" is the paper's column-wise cross-attention, "key" the row-wise one.
+        cross_matching_start: `matching_start` of the cross-attention.
         attention_dropout: share of attention weights dropped.
         dropout: share of each sublayer's output dropped.
 
@@ -47,6 +48,7 @@ class ProcessingLayer(keras.layers.Layer):
         kernel_size: tuple[int, int] | None = (1, 5),
         depthwise: bool = False,
         cross_softmax_axis: str = "query",
+        cross_matching_start: bool = False,
         attention_dropout: float = 0.0,
         dropout: float = 0.0,
         **kwargs,
@@ -57,11 +59,15 @@ class ProcessingLayer(keras.layers.Layer):
         self.kernel_size = None if kernel_size is None else tuple(kernel_size)
         self.depthwise = depthwise
         self.cross_softmax_axis = cross_softmax_axis
+        self.cross_matching_start = cross_matching_start
         self.attention_dropout = attention_dropout
         self.dropout = dropout
         self._make_self_attention()
         self.cross_attention = ConvolutionalAttention(
-            **self._attention_arguments(), softmax_axis=cross_softmax_axis, name="cross_attention"
+            **self._attention_arguments(),
+            softmax_axis=cross_softmax_axis,
+            matching_start=cross_matching_start,
+            name="cross_attention",
         )
         self.passage_self_norm = self._norm("passage_self_norm")
         self.passage_cross_norm = self._norm("passage_cross_norm")
@@ -129,6 +135,7 @@ class ProcessingLayer(keras.layers.Layer):
             "kernel_size": self.kernel_size,
             "depthwise": self.depthwise,
             "cross_softmax_axis": self.cross_softmax_axis,
+            "cross_matching_start": self.cross_matching_start,
             "attention_dropout": self.attention_dropout,
             "dropout": self.dropout,
         }

@@ -24,7 +24,7 @@ class SpanDecoder(keras.layers.Layer):
 
     Returns:
         First token, last token (int32) and probability (float32), each `(batch, n_best)`. Where a passage has fewer
-        than n_best spans the surplus has probability 0.
+        than n_best spans the surplus has probability 0; where it has no real token, all have.
 
     Example:
         >>> first, last, probability = SpanDecoder(max_answer=15)(start_logits, end_logits)
@@ -33,8 +33,8 @@ class SpanDecoder(keras.layers.Layer):
     """
 
     def __init__(self, max_answer: int = 15, n_best: int = 1, **kwargs):
-        kwargs.setdefault("dtype", "float32")
-        super().__init__(**kwargs)
+        # Whatever the policy: in half precision the logits would lose the digits that order the spans.
+        super().__init__(**kwargs | {"dtype": "float32", "autocast": False})
         if max_answer < 1 or n_best < 1:
             raise ValueError(
                 f"max_answer and n_best must be at least 1. Received: max_answer={max_answer}, n_best={n_best}"
@@ -56,7 +56,8 @@ class SpanDecoder(keras.layers.Layer):
         index = ops.cast(index, "int32")
         first = ops.minimum(index // self.max_answer, length - 1)
         last = ops.minimum(first + index % self.max_answer, length - 1)
-        return first, last, ops.exp(score)
+        real = ops.any(start_logits > MASKED_LOGIT / 2, axis=-1, keepdims=True)
+        return first, last, ops.where(real, ops.exp(score), 0.0)
 
     def compute_output_shape(self, start_logits_shape, end_logits_shape):
         shape = (start_logits_shape[0], self.n_best)

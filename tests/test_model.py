@@ -35,6 +35,7 @@ OVERRIDES = {
     "attention_kernel": "3x7",
     "attention_depthwise": True,
     "cross_attention": "row",
+    "cross_attention_start": "independent",
     "selector": "convolution",
     "selector_filters": 6,
     "selector_kernel": 5,
@@ -128,6 +129,7 @@ def test_the_published_configuration():
         "attention_kernel": "1x5",
         "attention_depthwise": False,
         "cross_attention": "column",
+        "cross_attention_start": "matching",
         "selector": "convolution",
         "selector_filters": 32,
         "selector_kernel": 9,
@@ -182,6 +184,7 @@ def test_the_overrides_leave_no_field_at_its_default():
 
 def test_every_field_reaches_the_layers(overridden):
     attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "cross_softmax_axis": "key"}
+    attention |= {"cross_matching_start": False}
     expected = {
         "word_embedding": {"trainable_rows": 13, "frozen_rows": 19, "dim": 18},
         "character_embedding": {"rows": 17, "dim": 5, "kernel_size": 3, "filters": 12, "dropout": 0.5},
@@ -212,6 +215,14 @@ def test_every_field_reaches_the_layers(overridden):
     assert "processing_layer_3" not in [layer.name for layer in overridden.layers]
     assert parameters(overridden.get_layer("highway").trainable_weights) == 2 * 30 * 31
     assert overridden.input["passage_characters"].shape == (None, None, 9)
+
+
+def test_only_the_cross_attention_starts_matching(published):
+    weights = {weight.path: weight for weight in published.trainable_weights}
+    pairs = [(path, path.replace("/query/", "/key/")) for path in weights if path.endswith("attention/query/kernel")]
+    same = {query for query, key in pairs if (weights[query].numpy() == weights[key].numpy()).all()}
+    assert len(pairs) == 8
+    assert same == {query for query, _ in pairs if "/cross_attention/" in query}
 
 
 def test_overrides_and_configuration_mean_the_same(overridden):

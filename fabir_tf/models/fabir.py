@@ -12,7 +12,7 @@ from fabir_tf.configuration import Config, ConfigError, setting
 
 @dataclasses.dataclass(frozen=True)
 class FabirConfig(Config):
-    """FABIR's configuration; the defaults are the published model (thesis table 5).
+    """FABIR's configuration; the defaults are the published model (thesis table 5) but for `cross_attention_start`.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
@@ -37,6 +37,12 @@ class FabirConfig(Config):
     attention_kernel: str = setting("1x5", "Kernel of convolutional attention as HxW, odd, or none")
     attention_depthwise: bool = setting(False, "One attention kernel per head instead of heads x heads of them")
     cross_attention: str = setting("column", "Axis of the cross-attention's softmax", choices=("column", "row"))
+    cross_attention_start: str = setting(
+        "matching",
+        "First weights of the cross-attention: matching (keys begin as the queries do and the kernel changes nothing, "
+        "so that alike words attract each other from the first step) or independent (the paper's)",
+        choices=("matching", "independent"),
+    )
     selector: str = setting("convolution", "The head that selects start and end", choices=tuple(layers.SELECTORS))
     selector_filters: int = setting(32, "Width between the selector's convolutions", low=1)
     selector_kernel: int = setting(9, "Tokens seen by each convolution of the selector", low=1)
@@ -82,6 +88,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         "kernel_size": config.attention_kernel_size,
         "depthwise": config.attention_depthwise,
         "cross_softmax_axis": {"column": "query", "row": "key"}[config.cross_attention],
+        "cross_matching_start": config.cross_attention_start == "matching",
     }
 
     # === Layers ===

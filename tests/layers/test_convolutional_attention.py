@@ -87,6 +87,7 @@ def test_conformance(policy):
         "kernel_size": (3, 5),
         "depthwise": True,
         "softmax_axis": "query",
+        "matching_start": True,
         "dropout": 0.3,
     }
     inputs = cross_inputs(query_lengths=(7, 4, 0, 7, 0), key_lengths=(3, 5, 5, 0, 0))
@@ -236,6 +237,11 @@ def test_bad_arguments_are_refused(arguments, message):
         ConvolutionalAttention(**arguments)(**inputs)
 
 
+def test_a_matching_start_needs_like_features():
+    with pytest.raises(ValueError, match=r"like features.*6 and 8"):
+        ConvolutionalAttention(2, matching_start=True).build((None, None, 6), (None, None, 8), (None, None, 8))
+
+
 @pytest.mark.parametrize(
     ("kernel_size", "depthwise", "expected"),
     [((1, 5), False, 40_480), (None, False, 40_400), ((3, 7), False, 40_736), ((3, 7), True, 40_484)],
@@ -254,3 +260,34 @@ def test_kernels_start_as_xavier_says():
     for name in ("query/kernel", "key/kernel", "value/kernel", "output/kernel"):
         assert abs(weights[name].var() * 64 - 1.0) < 0.1, name
     assert abs(weights["kernel"].var() * (3 * 7 * 8) - 1.0) < 0.15
+
+
+@pytest.mark.parametrize("depthwise", [False, True], ids=["dense", "depthwise"])
+def test_a_matching_start_makes_alike_tokens_attract_each_other(depthwise):
+    """Logits of 60 random tokens with themselves: the diagonal stands out only where keys begin as the queries do."""
+    x, mask = layer_testing.normal(1, 60, 64, seed=3), layer_testing.mask_of([60], 60)
+    excess = {}
+    for matching in (True, False):
+        layer = ConvolutionalAttention(4, (3, 5), depthwise, matching_start=matching)
+        layer.build(*[(None, None, 64)] * 3)
+        weights = layer_testing.weights_of(layer)
+        assert (weights["query/kernel"] == weights["key/kernel"]).all() == matching
+        assert abs(weights["key/kernel"].var() * 64 - 1.0) < 0.1
+        logits = layer_testing.as_arrays(layer.score(x, x, mask, mask))[0][0]
+        excess[matching] = (logits.diagonal(axis1=1, axis2=2).mean(axis=1) - logits.mean()) / logits.std()
+    assert (excess[True] > 2.0).all()
+    assert (abs(excess[False]) < 1.0).all()
+
+
+def test_a_matching_start_begins_without_a_convolution():
+    inputs = cross_inputs(keys=QUERIES, key_lengths=(7, 4))
+    plain = make(inputs, kernel_size=None)
+    convolved = ConvolutionalAttention(HEADS, (3, 5), matching_start=True)
+    convolved(**inputs)
+    weights = {layer_testing.name_of(weight, plain.name): weight for weight in plain.weights}
+    for weight in convolved.weights:
+        name = layer_testing.name_of(weight, convolved.name)
+        if name in weights:
+            weight.assign(weights[name])
+    outputs = (layer_testing.run(layer, inputs)[0] for layer in (convolved, plain))
+    np.testing.assert_allclose(*outputs, rtol=1e-5, atol=1e-6)

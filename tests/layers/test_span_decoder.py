@@ -10,9 +10,9 @@ from fabir_tf.layers import SpanDecoder
 PADDING = np.float32(-1e9)
 
 
-def decode(start, end, max_answer=15, n_best=1):
+def decode(start, end, max_answer=15, n_best=1, **config):
     logits = {"start_logits": np.asarray(start, "float32"), "end_logits": np.asarray(end, "float32")}
-    return layer_testing.run(SpanDecoder(max_answer, n_best), logits)
+    return layer_testing.run(SpanDecoder(max_answer, n_best, **config), logits)
 
 
 def random_logits(batch, length, seed, scale=3.0):
@@ -133,6 +133,14 @@ def test_fewer_real_spans_than_asked_for():
     assert (probability[0, 3:] == 0.0).all()
 
 
+def test_a_row_without_a_real_token_has_no_probable_span():
+    start, end = random_logits(2, 7, seed=1), random_logits(2, 7, seed=2)
+    start[1], end[1] = PADDING, PADDING
+    _, _, probability = decode(start, end, 4, n_best=3)
+    assert (probability[0] > 0.0).all()
+    assert (probability[1] == 0.0).all()
+
+
 def test_probabilities_of_all_spans_and_windows():
     """A window as long as the passage: the spans' probabilities sum to the mass on i <= j."""
     start, end = random_logits(1, 7, seed=1), random_logits(1, 7, seed=2)
@@ -157,5 +165,7 @@ def test_mixed_precision_decodes_in_float32(policy):
     wanted = decode(start, end, 4, 3)
     with layer_testing.global_policy(policy):
         found = decode(start, end, 4, 3)
-    np.testing.assert_array_equal(found[0], wanted[0])
-    np.testing.assert_array_equal(found[1], wanted[1])
+        asked_for_by_name = decode(start, end, 4, 3, dtype=policy)
+    for spans in (found, asked_for_by_name):
+        np.testing.assert_array_equal(spans[0], wanted[0])
+        np.testing.assert_array_equal(spans[1], wanted[1])
