@@ -244,6 +244,12 @@ def test_a_dataset_that_nobody_knows(commands, files, tmp_path):
     told(commands, "evaluate", arguments, ["--dataset=unheard_of", "no such file or dataset", "squad/v1.1"])
 
 
+def test_the_flag_of_the_dataset_is_named(commands, tiny_run, tmp_path):
+    places = [f"--run_dir={tmp_path / 'new'}", f"--tfds_data_dir={tmp_path}"]
+    for flag in ("--dataset=unheard_of", "--eval_dataset=unheard_of"):
+        told(commands, "train", [*tiny_run.flags, *places, flag], [f"{flag}: found no such file"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
