@@ -78,7 +78,7 @@ class Vocabulary:
         Returns:
             int32 (n,), never the id of padding.
         """
-        index = self._word_index
+        index = self.word_index
         return np.fromiter((index.get(word.lower(), UNKNOWN) for word in words), np.int32, len(words))
 
     def character_ids(self, words: Sequence[str], width: int) -> np.ndarray:
@@ -99,7 +99,7 @@ class Vocabulary:
         # NumPy cuts and pads the words itself, with code point 0; the lengths tell that from a true NUL.
         codes = np.array(words, dtype=f"U{width}").view(np.uint32).reshape(len(words), width)
         lengths = np.fromiter(map(len, words), np.int64, len(words))
-        return np.where(np.arange(width) < lengths[:, None], self._character_table[codes], PADDING)
+        return np.where(np.arange(width) < lengths[:, None], self.character_table[codes], PADDING)
 
     def to_json(self) -> str:
         """Writes the trained part as ASCII JSON; the frozen words are stored with their vectors."""
@@ -166,7 +166,8 @@ class Vocabulary:
         return cls.from_json(text, load_saved_words(folder) if frozen_words is None else frozen_words, str(path))
 
     @cached_property
-    def _word_index(self) -> dict[str, int]:
+    def word_index(self) -> dict[str, int]:
+        """The id of every word but the unknown one."""
         words = self.frozen_words
         last = self.trainable_rows + len(words)
         # Backwards, so that of a repeated word the first row stays.
@@ -175,7 +176,8 @@ class Vocabulary:
         return index
 
     @cached_property
-    def _character_table(self) -> np.ndarray:
+    def character_table(self) -> np.ndarray:
+        """The id of every code point, int32 `(0x110000,)`."""
         table = np.full(_CODE_POINTS, UNKNOWN, np.int32)
         table[[ord(character) for character in self.characters]] = np.arange(len(self.characters)) + UNKNOWN + 1
         return table

@@ -1,0 +1,232 @@
+"""The tokenizer inside a graph: the tokens of the one in Python, for any bytes, with TensorFlow's own operations."""
+
+import json
+import random
+import time
+from itertools import pairwise
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared_data import SHARED, needs_shared
+from test_tokenizer import ANY_CHARACTER, FRAGMENTS
+
+from fabir_tf.pipelines import tokenizer
+from fabir_tf.pipelines.graph_text import CODE_POINTS, decode
+from fabir_tf.pipelines.graph_tokenizer import character_table, graph_tokenize
+from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.squad import read_squad
+from fabir_tf.pipelines.tokenizer import MAX_BLOCK, tokenize
+
+tokenize_in_graph = tf.function(graph_tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+
+
+def as_bytes(text):
+    return text if isinstance(text, bytes) else text.encode("utf-8", errors="surrogatepass")
+
+
+def batch_of(texts):
+    return tf.constant([as_bytes(text) for text in texts], tf.string, [len(texts)])
+
+
+def spans_in_python(text):
+    _, starts, ends = tokenize(as_bytes(text).decode("utf-8", errors="replace"))
+    return list(zip(starts, ends, strict=True))
+
+
+def spans_in_graph(texts, function=tokenize_in_graph):
+    tokens = function(batch_of(texts))
+    spans = list(zip(tokens.starts.numpy().tolist(), tokens.ends.numpy().tolist(), strict=True))
+    splits = tokens.row_splits.numpy().tolist()
+    assert len(splits) == len(texts) + 1
+    assert splits[0] == 0
+    assert splits[-1] == len(spans)
+    return [spans[start:end] for start, end in pairwise(splits)]
+
+
+def assert_same(texts):
+    for text, spans in zip(texts, spans_in_graph(texts), strict=True):
+        assert spans == spans_in_python(text), text
+
+
+def texts_of(data):
+    return [*data.passages, *(question.text for question in data.questions)]
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_same_tokens_on_the_bundled_sample(split):
+    texts = texts_of(load_dataset("sample", split))
+    assert len(texts) > 100
+    assert_same(texts)
+
+
+# One line per rule of NLTK's that these texts meet, and mostly one text where it must not apply.
+HOSTILE = [
+    *("", " ", "\n", ".", "'", '"', "\x00", "a", "\ufeff", "\U0010ffff"),
+    *('"a" (b "c" ["d" ""e"" x"y" «"z', "''a'' (''b ' ''c ('''d ''''e '''''f a''b a'''b", "``a'' ` `` ``` a`b"),
+    "'tis 'twas cannot'tis cannot'twas gonna'tıſ cannot'tis'twas cannot'twas'tis",
+    "'re-do 've 'll 's 't 'd 'm 'n 'sam 'ree don't're",
+    *("don't DON'T doN't Don'T n't 'n't x'n't", "x's x'S' x's's x'd've x'll's x's'll x'm's' rock'n'roll 'n'"),
+    *("dogs' dogs'. 'dogs' dogs'' d'ogs's' it's\u00a0I'd\x1cwe'll\u2003he'd've.", "the '90s the 1990's O'Brien's"),
+    *("cannot CANNOT Kannot cannots can not can_not", "d'ye gimme gonna gotta lemme more'n wanna wanna. wanna-be"),
+    *("wanna", "wanna--be", "gim'me", "x.cannot,gonna", "GİMME GIMME LEMME GOTTA ſ'ſ"),
+    *("a,b 1,2 1,a a,,b a,,1 a,,,b ,,", "a:b 1:2 8:10, :,:,1 a:", "a,\n", "a,,\n", "1,٣ 1,½"),
+    *("a.b a..b a...b. .. ... a.... b", "a;b @c #d $e %f &g *h* ?i !j", "a--b a-b a---b a–b a‒b —"),
+    *("The end.", 'The end."', "The end. )", "The end.) \n )"),
+    *("The end.’”", "The end.’ ” ' > ", "e.g.\x1c", "..", "a.."),
+    *("Yes. No.", "Yes.No.", 'Yes." No.', "Yes.) No.", "Yes.)--No."),
+    *("Yes.)\nNo.", "Yes?! No!!! Why... So.", "(Yes.) (No.)"),
+    *("J. Smith", "J. smith", "J. 5", "_. a", "5. a", "5. A", "5.5. a"),
+    *("-5. a", ".5. a", "5,. a", "5. ?", "٣. a", "½. a"),
+    *("etc. , and", "a. b. c. D. ", "x! y", "x? .", "x . . . y"),
+    *("x. . .", ".\u00a0. .", ".\u00a0.\u00a0. a", "Hi.\u00a0. ."),
+    *("a.'b", "a.(b. c", "a.x b", "a?b. c", "a.\u00a0b", "a.\x1cb"),
+    *("a.\n\x1c\nb", "J.\n\x1c\nb", "J. \x1c b", " .a", " . a"),
+    *("a) . b", '. " a', '. ") a', "a.;--b. c", "a. &-#x. b", "5.`,-3. b", "x,. b", "a.-- b.", "a. --", '." ', '."'),
+    *("\u3000a\u3000.\u3000b\u3000", "a\x85b.\x85c\u2028d", "½ ² ³. a"),
+    *("e\u0301's 日本.語 مرحبا. 😀. a", "\u200b's \ufeff'x"),
+    *(b"\xff", b"a\x80b", b"\xe2\x82", b"\xe2\x82a", b"\xf0\x9f\x98"),
+    *(b"\xed\xa0\x80.", b"\xc0\xaf 's", b"\xf4\x90\x80\x80"),
+    *(b"caf\xe9's. \xff\xfe No", b"\xf0\x80\x80\x80\xe0\x80", "\ud800's"),
+]
+
+
+def test_same_tokens_on_hostile_texts():
+    assert_same(HOSTILE)
+
+
+def test_same_tokens_alone_as_in_a_batch():
+    assert spans_in_graph(HOSTILE) == [spans for text in HOSTILE for spans in spans_in_graph([text])]
+    assert spans_in_graph(HOSTILE[::-1]) == spans_in_graph(HOSTILE)[::-1]
+
+
+def test_same_tokens_eagerly():
+    assert spans_in_graph(HOSTILE, graph_tokenize) == spans_in_graph(HOSTILE)
+
+
+MARKS = st.sampled_from([*"...??!''\"`-,,:;()[]<>«»“”‘’„_&#*@$%~", *("—", "\x00", "\u0301", "½", "😀", "\ufffd")])
+SPACES = st.sampled_from([" ", " ", " ", "\n", "\t", "\x0b", "\x1c", "\x1f", "\x85", "\u00a0", "\u2003", "\u2028"])
+LETTERS = st.sampled_from([*"aABsStnNdmJ345", "ll", "re", "É", "İ", "ı", "ſ", "K", "ǅ", "ª", "٣", "²", "日"])
+TEXTS = st.one_of(
+    st.text(ANY_CHARACTER, max_size=60),
+    st.lists(FRAGMENTS, max_size=24).map("".join),
+    st.lists(st.one_of(MARKS, SPACES, LETTERS), max_size=40).map("".join),
+    st.binary(max_size=12),
+)
+
+
+@settings(max_examples=250, deadline=None, derandomize=True, database=None)
+@given(st.lists(TEXTS, max_size=12))
+def test_same_tokens_on_any_texts(texts):
+    assert_same(texts)
+
+
+def spliced_texts(passages, count):
+    """Passages cut and put together at random places, where no writer would have."""
+    chooser = random.Random(1)
+    for _ in range(count):
+        pieces = []
+        for _ in range(chooser.randrange(1, 6)):
+            passage = chooser.choice(passages)
+            start = chooser.randrange(len(passage))
+            pieces.append(passage[start : start + chooser.randrange(30)])
+        yield chooser.choice(["", " ", "'", '"', "."]).join(pieces)
+
+
+def test_same_tokens_on_spliced_passages():
+    assert_same(list(spliced_texts(load_dataset("sample", "train").passages, 3000)))
+
+
+def test_python_needs_no_fallback(monkeypatch):
+    # The graph has none: whatever NLTK rewrites, its tokens are found in the text.
+    monkeypatch.setattr(tokenizer, "_fallback_spans", lambda *_: pytest.fail("a fallback"))
+    for text in [*HOSTILE, *spliced_texts(load_dataset("sample", "train").passages, 1000)]:
+        spans_in_python(text)
+
+
+@pytest.mark.parametrize("size", [MAX_BLOCK, MAX_BLOCK + 1, 2 * MAX_BLOCK + 7])
+@pytest.mark.parametrize("unit", ["word ", "x", "J. S. Bach. ", " ", "a\u3000b.c", "Yes.)\x1c"])
+def test_same_blocks_of_a_long_text(unit, size):
+    text = (unit * size)[:size]
+    assert_same(["a. b", text, "", "x" * (MAX_BLOCK - 3) + " " + text, "'s"])
+
+
+def test_a_stretch_without_spaces_is_cut_into_blocks():
+    assert spans_in_graph(["x" * 20_003]) == [[(0, 10_000), (10_000, 20_000), (20_000, 20_003)]]
+
+
+@pytest.mark.parametrize("unit", ["x", "'", ".", "a. ", "? ", "-", " ", "cannot "])
+def test_200_000_characters_take_seconds_at_most(unit):
+    text = unit * (200_000 // len(unit))
+    began = time.process_time()
+    assert len(tokenize_in_graph(batch_of([text])).code_points) == len(text)
+    assert time.process_time() - began < 10
+
+
+def test_an_empty_batch():
+    tokens = tokenize_in_graph(batch_of([]))
+    assert [array.numpy().tolist() for array in tokens] == [[], [], [0], [], [0], [0]]
+
+
+def test_tokens_can_be_cut_from_code_points_and_from_bytes():
+    texts = ["Élan's 😀 a.", "", "日本 «x»"]
+    tokens = tokenize_in_graph(batch_of(texts))
+    joined, codes = "".join(texts).encode(), tokens.code_points.numpy()
+    for row, text in enumerate(texts):
+        words = tokenize(text).words
+        first, last = tokens.row_splits.numpy()[row : row + 2]
+        starts, ends = (tokens.text_splits.numpy()[row] + array.numpy()[first:last] for array in tokens[:2])
+        assert ["".join(map(chr, codes[s:e])) for s, e in zip(starts, ends, strict=True)] == words
+        byte_spans = zip(tokens.byte_offsets.numpy()[starts], tokens.byte_offsets.numpy()[ends], strict=True)
+        assert [joined[start:end].decode() for start, end in byte_spans] == words
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.binary(max_size=16), max_size=20))
+def test_bytes_are_decoded_as_python_does(texts):
+    decoded = decode(tf.constant(texts, tf.string, [len(texts)]))
+    rows = tf.RaggedTensor.from_row_splits(decoded.values, decoded.splits).to_list()
+    assert ["".join(map(chr, row)) for row in rows] == [text.decode("utf-8", errors="replace") for text in texts]
+    assert decoded.byte_offsets.numpy()[decoded.splits.numpy()].tolist() == [
+        sum(map(len, texts[:count])) for count in range(len(texts) + 1)
+    ]
+
+
+def test_the_table_knows_every_code_point():
+    table = character_table()
+    classes = table(tf.range(CODE_POINTS))
+    for name, predicate in {"space": str.isspace, "lower case": str.islower, "upper case": str.isupper}.items():
+        assert table.contains(name, classes).numpy().tolist() == [predicate(chr(code)) for code in range(CODE_POINTS)]
+    assert table.size < 250_000
+
+
+def operations(function):
+    graph = function.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    return {node.op for node in nodes}
+
+
+def test_the_graph_is_made_of_plain_operations_and_traced_once():
+    used = operations(tokenize_in_graph)
+    assert "UnicodeDecodeWithOffsets" in used
+    assert not [name for name in used if "PyFunc" in name or "Table" in name or "Numpy" in name]
+    assert tokenize_in_graph.experimental_get_tracing_count() == 1
+
+
+@needs_shared
+@pytest.mark.parametrize("file", ["squad/dev-v1.1.json"])
+def test_same_tokens_on_all_of_a_dev_set(file):
+    texts = texts_of(read_squad(SHARED / file))
+    assert len(texts) == 2067 + 10570
+    assert_same(texts)
+
+
+@needs_shared
+def test_a_dev_set_takes_seconds():
+    articles = json.loads((SHARED / "squad/dev-v1.1.json").read_text(encoding="utf-8"))["data"]
+    texts = [paragraph["context"] for article in articles for paragraph in article["paragraphs"]]
+    tokenize_in_graph(batch_of(texts[:1]))
+    began = time.process_time()
+    tokenize_in_graph(batch_of(texts))
+    assert time.process_time() - began < 20
