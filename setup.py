@@ -22,7 +22,7 @@ setup(
     python_requires=">=3.10",
     packages=packages,
     package_dir=package_dir,
-    package_data={"fabir_tf.pipelines": ["bundled/*"]},
+    package_data={"fabir_tf.pipelines": ["bundled/*"], "fabir_tf.export": ["serving/*"]},
     install_requires=[
         "absl-py",
         "importlib_resources",  # imported by tensorflow-datasets, missing from its requirements
@@ -32,9 +32,21 @@ setup(
         "tensorflow-datasets",
     ],
     extras_require={
-        # What the test command needs: the runner, the linter, the second backend of the layer tests,
-        # random text for the property tests, and what executes the notebook with its pictures.
-        "test": ["pytest", "ruff", "hypothesis", "jax[cpu]", "ipykernel", "matplotlib", "nbclient", "nbformat"],
+        # What the test command needs: the runner, the linter, the second backend of the layer tests, random text for
+        # the property tests, what executes the notebook with its pictures, and the messages of warm-up requests.
+        "test": [
+            "pytest",
+            "ruff",
+            "hypothesis",
+            "jax[cpu]",
+            "ipykernel",
+            "matplotlib",
+            "nbclient",
+            "nbformat",
+            "tensorflow-serving-api",
+        ],
+        # TensorFlow Serving's messages: the warm-up requests of an export, and the gRPC client.
+        "serving": ["tensorflow-serving-api"],
         # Pictures: the quickstart notebook and the learning curve of benchmarks/.
         "plot": ["matplotlib"],
         # The progress of a run in a browser, `tensorboard --logdir RUN_DIR`; writing it needs no extra.
@@ -45,6 +57,7 @@ setup(
             "fabir-train = fabir_tf.commands.train:run",
             "fabir-evaluate = fabir_tf.commands.evaluate:run",
             "fabir-predict = fabir_tf.commands.predict:run",
+            "fabir-export = fabir_tf.commands.export:run",
         ]
     },
 )

@@ -1,5 +1,5 @@
-"""Trained models as SavedModels, for programs without this library."""
+"""Trained readers as SavedModels, for programs without this library."""
 
-from fabir_tf.export.token_ids import export_token_ids
+from fabir_tf.export.saved_model import export_reader
 
-__all__ = ["export_token_ids"]
+__all__ = ["export_reader"]

@@ -135,10 +135,7 @@ def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[Squ
     places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir, "log": log}
     train_data = load_dataset(training.dataset, "train", **places)
     if training.eval_dataset:
-        try:
-            return train_data, load_dataset(training.eval_dataset, "dev", **places)
-        except UserError as error:
-            raise UserError(str(error).replace("--dataset=", "--eval_dataset=")) from None
+        return train_data, load_dataset(training.eval_dataset, "dev", flag="--eval_dataset", **places)
     if names_file(training.dataset):
         train_data, eval_data = hold_out(train_data)
         count = f"{len(eval_data.questions):,} questions of {training.dataset}"

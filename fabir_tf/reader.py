@@ -65,7 +65,7 @@ class Reader:
         model: what `fabir_tf.build_model` returned, trained.
         vocabulary: the ids that the model was trained with.
         config: the model's configuration.
-        max_passage: passages of more tokens are read in overlapping windows.
+        max_passage: passages of more tokens are read in overlapping windows; of longer questions the beginning is read.
 
     Example:
         >>> reader = fabir_tf.Reader.load("runs/base")
@@ -177,9 +177,11 @@ class Reader:
         decoder = SpanDecoder(self.config.max_answer, n_best)
         answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
         windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
-        batches = list(_batches_by_length(rows.lengths))
+        asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], self.max_passage)
+        batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
         done = 0
-        for batch, inputs in zip(batches, make_batches(encoded, rows, lambda: batches), strict=True):
+        dataset = make_batches(encoded, rows, lambda: batches, max_question=self.max_passage)
+        for batch, inputs in zip(batches, dataset, strict=True):
             logits = self._logits(inputs)
             start, end = logits["start_logits"].numpy(), logits["end_logits"].numpy()
             spans = [np.asarray(part) for part in decoder(start, end)]

@@ -29,6 +29,7 @@ def make_batches(
     rows: Rows,
     batches: Callable[[], Iterable[np.ndarray]],
     targets: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]] | None = None,
+    max_question: int | None = None,
 ) -> tf.data.Dataset:
     """A dataset of batches, in the given order.
 
@@ -40,6 +41,7 @@ def make_batches(
         batches: called for each pass over the dataset; gives int64 arrays of row numbers, one per batch.
         targets: called with row numbers `(batch,)`, passage lengths `(batch,)` and the batch's width; gives the
             training targets.
+        max_question: tokens of a question that are read; None reads all.
 
     Returns:
         A dataset of inputs for `fabir_tf.build_model`, or of (inputs, targets).
@@ -51,7 +53,7 @@ def make_batches(
     passage_lengths = tf.constant(rows.lengths)
     question_texts = len(tokenised.data.passages) + rows.questions
     question_starts = tf.constant(texts.splits[question_texts])
-    question_lengths = tf.constant(texts.lengths[question_texts])
+    question_lengths = tf.constant(np.minimum(texts.lengths[question_texts], max_question or texts.lengths.max()))
     tokens = tf.constant(texts.tokens)
     type_words, type_characters = tf.constant(encoded.type_words), tf.constant(encoded.type_characters)
 

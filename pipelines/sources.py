@@ -28,9 +28,10 @@ def load_dataset(
     *,
     tfds_data_dir: str | None = None,
     tfds_manual_dir: str | None = None,
+    flag: str = "--dataset",
     log: Callable[[str], object] = print,
 ) -> SquadData:
-    """Loads the questions that the flag `--dataset` names.
+    """Loads the questions that a flag such as `--dataset` names.
 
     Args:
         spec: "sample" for the bundled sample; the path of a SQuAD JSON file; the name of a dataset of TensorFlow
@@ -41,6 +42,7 @@ def load_dataset(
         tfds_data_dir: where prepared datasets are kept; None for the default of TensorFlow Datasets.
         tfds_manual_dir: a folder with the official files (train-v1.1.json and dev-v1.1.json for squad/v1.1), to prepare
             the dataset without a download; None to download.
+        flag: the flag that names the data, for messages.
         log: called with one line that says what "auto" has chosen and why.
 
     Returns:
@@ -51,15 +53,10 @@ def load_dataset(
     """
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
-    if spec == SAMPLE:
-        return _load_sample(split)
-    if spec == AUTO:
-        use_squad, reason = _settle_auto(tfds_data_dir, tfds_manual_dir)
-        log(f"--dataset=auto: {reason}")
-        return _load_tfds(SQUAD, split, tfds_data_dir, tfds_manual_dir) if use_squad else _load_sample(split)
-    if names_file(spec):
-        return read_squad(spec)
-    return _load_tfds(spec, split, tfds_data_dir, tfds_manual_dir)
+    try:
+        return _load(spec, split, tfds_data_dir, tfds_manual_dir, log)
+    except UserError as error:
+        raise UserError(str(error).replace("--dataset=", f"{flag}=")) from error
 
 
 def names_file(spec: str) -> bool:
@@ -121,6 +118,20 @@ def is_reachable(url: str) -> bool:
     thread.start()
     thread.join(PROBE_SECONDS)
     return bool(answers)
+
+
+def _load(
+    spec: str, split: str, tfds_data_dir: str | None, tfds_manual_dir: str | None, log: Callable[[str], object]
+) -> SquadData:
+    if spec == SAMPLE:
+        return _load_sample(split)
+    if spec == AUTO:
+        use_squad, reason = _settle_auto(tfds_data_dir, tfds_manual_dir)
+        log(f"--dataset=auto: {reason}")
+        return _load_tfds(SQUAD, split, tfds_data_dir, tfds_manual_dir) if use_squad else _load_sample(split)
+    if names_file(spec):
+        return read_squad(spec)
+    return _load_tfds(spec, split, tfds_data_dir, tfds_manual_dir)
 
 
 def _load_sample(split: str) -> SquadData:

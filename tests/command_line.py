@@ -17,7 +17,7 @@ import threading
 import traceback
 from pathlib import Path
 
-COMMANDS = ("train", "evaluate", "predict")
+COMMANDS = ("train", "evaluate", "predict", "export")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ class CommandLines:
         """Runs one command line.
 
         Args:
-            command: "train", "evaluate" or "predict".
+            command: one of `COMMANDS`.
             arguments: its flags.
             stdin: what it reads from standard input.
             stdout: a file that takes its standard output, such as /dev/full, or "closed" for a pipe that nobody reads.

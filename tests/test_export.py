@@ -1,50 +1,351 @@
-"""Eager, compiled and exported models give the same numbers."""
+"""The SavedModel: the reader's own answers from raw text, for any text, whoever else is in the batch."""
 
-import keras
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from serving_ops import SERVING_OPS
+from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
-import fabir_tf
-from fabir_tf.export import export_token_ids
+from fabir_tf.export import calibration, export_reader, saved_model, warm_up
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.tokenizer import Tokens, tokenize
+from fabir_tf.pipelines.vocabulary import PADDING
+
+C_PROGRAM = Path(saved_model.__file__).parent / "serving" / "answer.c"
+DATA = squad_data(ARTICLES + DEV_ARTICLES)
+WORDS = sorted({word.lower() for text in DATA.passages for word in tokenize(text).words})
+# A window holds 24 tokens, so some passages are read whole and others in windows.
+MAX_PASSAGE = 24
+N_BEST = 3
+TEMPERATURE = 0.7
+
+PAIRS = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
+PAIRS += [
+    ("Who?", " ".join(DATA.passages)),
+    ("What does the owl eat?", f"\U0001f989 Caf\u00e9 \u0130\u03a3. {DATA.passages[3]} \u201cna\u00efve\u201d"),
+    ("Where does Lake Orrin lie?", DATA.passages[1].upper()),
+    ("When? " * 40, DATA.passages[2]),
+]
+
+HOSTILE_TEXTS = [
+    b"",
+    b" ",
+    b"\n\t\r\x0b\x0c",
+    b"\x00",
+    b"\x00\x00mill\x00",
+    b"\xff",
+    b"\xc3",
+    b"mill \xe2\x82 1712 \xf0\x9f",
+    b"\xed\xa0\x80 \xed\xb0\x80",
+    b"\xf4\x90\x80\x80\xc0\xaf",
+    "\ufeffThe mill".encode(),
+    "\u2028\u2029\u0085\u00a0\u3000".encode(),
+    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467".encode(),
+    ("e" + "\u0301" * 300).encode(),
+    "\u0627\u0644\u0637\u0627\u062d\u0648\u0646\u0629 \u05d4\u05d8\u05d7\u05e0\u05d4 1712.".encode(),
+    "\u202eThe mill\u202c".encode(),
+    "\u53e4\u3044\u98a8\u8eca\u306f\u30a2\u30f3\u30ca\u304c\u5efa\u3066\u305f\u3002".encode(),
+    "\uffff\ufffe\U0010ffff".encode(),
+    b"mill",
+    b"'",
+    b"''``\"\"''",
+    b"." * 200,
+    b"... . . . .",
+    b"a" * 5000,
+    b"mill " * 3000,
+    b"x.y." * 500,
+    b"-" * 1000,
+    b"1,2,3:4;5",
+    b"cannot gonna d'ye",
+    b"\\x00 %s {} $1 ${HOME} <b>",
+]
+HOSTILE = [(text, DATA.passages[0].encode()) for text in HOSTILE_TEXTS]
+HOSTILE += [(b"Who built the mill?", text) for text in HOSTILE_TEXTS]
 
 
 @pytest.fixture(scope="module")
-def model() -> keras.Model:
-    keras.utils.set_random_seed(3)
-    model = fabir_tf.build_model(trainable_words=5, characters=11, frozen_words=13, num_layers=1)
-    model.get_layer("word_embedding").frozen_table.assign(np.random.default_rng(0).normal(size=(13, 100)))
-    return model
+def reader():
+    return make_reader(WORDS, max_passage=MAX_PASSAGE)
 
 
-def inputs(passage: int, question: int) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(passage)
-    return {
-        "passage_words": random.integers(1, 19, (3, passage), "int32"),
-        "passage_characters": random.integers(0, 12, (3, passage, 20), "int32"),
-        "question_words": random.integers(1, 19, (3, question), "int32"),
-        "question_characters": random.integers(0, 12, (3, question, 20), "int32"),
-    }
+@pytest.fixture(scope="module")
+def folder(reader, tmp_path_factory):
+    measured = calibration.Calibration(TEMPERATURE, 1, 1.0, {}, {}, [])
+    return export_reader(reader, tmp_path_factory.mktemp("exported"), 7, N_BEST, measured)
 
 
-def test_eager_compiled_and_exported_agree(model, tmp_path):
-    export_token_ids(model, tmp_path / "1")
-    served = tf.saved_model.load(str(tmp_path / "1")).signatures["token_ids"]
-    compiled = tf.function(lambda x: model(x, training=False))
-    for lengths in ((17, 5), (41, 11)):
-        x = {name: tf.constant(value) for name, value in inputs(*lengths).items()}
-        eager, graph, exported = model(x, training=False), compiled(x), served(**x)
-        for name in ("start_logits", "end_logits"):
-            assert eager[name].shape == (3, lengths[0])
-            np.testing.assert_allclose(graph[name], eager[name], atol=1e-5)
-            np.testing.assert_allclose(exported[name], eager[name], atol=1e-5)
+@pytest.fixture(scope="module")
+def signatures(folder):
+    return tf.saved_model.load(str(folder)).signatures
 
 
-def test_an_existing_folder_is_left_alone(model, tmp_path):
-    kept = tmp_path / "1" / "kept.txt"
-    kept.parent.mkdir()
-    kept.write_text("mine")
-    with pytest.raises(UserError, match=r"export_dir=.* exists"):
-        export_token_ids(model, tmp_path / "1")
-    assert kept.read_text() == "mine"
+@pytest.fixture(scope="module")
+def serve(signatures):
+    """Answers as a server gives them: arrays by name."""
+
+    def answers(pairs):
+        questions, passages = (tf.constant([pair[i] for pair in pairs], tf.string) for i in (0, 1))
+        return {
+            name: value.numpy()
+            for name, value in signatures["serving_default"](question=questions, passage=passages).items()
+        }
+
+    return answers
+
+
+def row_of(served, row):
+    return {name: values[row] for name, values in served.items()}
+
+
+def assert_same_rows(one, other):
+    """Equal texts and offsets; probabilities may differ in the last digits, as sums in another order do."""
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        if "probability" in name:
+            np.testing.assert_allclose(value, other[name], rtol=1e-3, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(value, other[name])
+
+
+# === The answers ===
+
+
+def test_answers_are_the_readers(reader, serve):
+    served = serve(PAIRS)
+    for row, answer in enumerate(reader.answer_batch(*zip(*PAIRS, strict=True), n_best=N_BEST)):
+        found = row_of(served, row)
+        assert (found["answer"].decode(), found["start"], found["end"]) == (answer.text, answer.start, answer.end)
+        spans = [(span.text, span.start, span.end) for span in answer.n_best]
+        columns = (found["n_best_answer"], found["n_best_start"], found["n_best_end"])
+        assert [(text.decode(), start, end) for text, start, end in zip(*columns, strict=True)] == spans
+
+
+def test_offsets_count_code_points_and_bytes(serve):
+    served = serve(PAIRS)
+    for row, (_, passage) in enumerate(PAIRS):
+        found = row_of(served, row)
+        raw = passage.encode()
+        for k in range(N_BEST):
+            text = found["n_best_answer"][k].decode()
+            assert passage[found["n_best_start"][k] : found["n_best_end"][k]] == text
+            assert raw[found["n_best_byte_start"][k] : found["n_best_byte_end"][k]].decode() == text
+        for name in ("answer", "start", "end", "byte_start", "byte_end", "probability"):
+            assert found[name] == found[f"n_best_{name}"][0]
+
+
+def test_the_temperature_is_in_the_probabilities(reader, folder, serve, tmp_path):
+    """With one candidate per border p is known: softmax of logits / T, from the logits of the model itself."""
+    plain = tf.saved_model.load(str(export_reader(reader, tmp_path, n_best=1))).signatures["serving_default"]
+    question, passage = (tf.constant([text]) for text in PAIRS[0])
+    probability = float(plain(question=question, passage=passage)["probability"][0])
+    (answer,) = reader.answer_batch([PAIRS[0][0]], [PAIRS[0][1]])
+    np.testing.assert_allclose(probability, answer.probability, rtol=1e-4)
+    assert float(serve(PAIRS[:1])["probability"][0]) > probability
+
+
+def test_one_passage_for_many_questions(serve, signatures):
+    questions = [question for question, _ in PAIRS[:5]]
+    passage = tf.constant([PAIRS[0][1]])
+    together = signatures["serving_default"](question=tf.constant(questions), passage=passage)
+    expected = serve([(question, PAIRS[0][1]) for question in questions])
+    assert_same_rows({name: value.numpy() for name, value in together.items()}, expected)
+
+
+def test_an_empty_batch(serve):
+    served = serve([])
+    assert served["answer"].shape == (0,)
+    assert served["n_best_answer"].shape == (0, N_BEST)
+
+
+# === Whoever else is in the batch ===
+
+
+def test_hostile_rows_do_not_disturb_good_ones(serve):
+    assert len(HOSTILE) == 60
+    mixed = [pair for pairs in zip(HOSTILE, PAIRS * 4, strict=False) for pair in pairs]
+    served = serve(mixed)
+    for number, alone in enumerate(PAIRS):
+        expected = row_of(serve([alone]), 0)
+        for row in range(2 * number + 1, len(mixed), 2 * len(PAIRS)):
+            assert_same_rows(row_of(served, row), expected)
+
+
+def test_every_hostile_row_has_an_answer_of_its_passage_or_none(serve):
+    served = serve(HOSTILE)
+    for row, (question, passage) in enumerate(HOSTILE):
+        found = row_of(served, row)
+        assert found["answer"] == passage[found["byte_start"] : found["byte_end"]]
+        has_words = all(text.decode("utf-8", "replace").split() for text in (question, passage))
+        assert bool(found["answer"]) == has_words
+        assert 0.0 <= found["probability"] <= 1.0
+        if not has_words:
+            assert found["probability"] == 0.0
+            assert (found["start"], found["end"]) == (0, 0)
+
+
+def test_a_passage_of_200_000_characters(serve):
+    long = "The red fox eats mice. " * 9000
+    served = serve([("Who built the mill?", long[:200_000]), PAIRS[0]])
+    assert served["answer"][0].decode() in long
+    assert_same_rows(row_of(served, 1), row_of(serve(PAIRS[:1]), 0))
+
+
+def test_rows_in_any_order_and_repeated(serve):
+    expected = serve(PAIRS)
+    random = np.random.default_rng(3)
+    for size in (1, 2, 13, 32):
+        rows = random.integers(len(PAIRS), size=size)
+        # A server fills a batch up by repeating a row.
+        rows = np.concatenate([rows, np.repeat(rows[-1:], 3)])
+        served = serve([PAIRS[row] for row in rows])
+        for place, row in enumerate(rows):
+            assert_same_rows(row_of(served, place), row_of(expected, row))
+
+
+# === Ids ===
+
+
+def test_ids_padded_with_anything(reader, signatures):
+    random = np.random.default_rng(0)
+    lengths = {"passage": np.array([17, 9, 1], np.int32), "question": np.array([5, 2, 6], np.int32)}
+    ids, padded = {}, {}
+    for text, length in lengths.items():
+        width = length.max() + 4
+        is_token = np.arange(width) < length[:, None]
+        words = random.integers(1, len(WORDS), (3, width), dtype=np.int32)
+        characters = random.integers(0, 20, (3, width, 20), dtype=np.int32)
+        ids |= {f"{text}_words": words * is_token, f"{text}_characters": characters * is_token[..., None]}
+        padded |= {f"{text}_words": words, f"{text}_characters": characters, f"{text}_length": length}
+    expected = reader.model(ids, training=False)
+    found = signatures["token_ids"](**{name: tf.constant(value) for name, value in padded.items()})
+    is_token = np.arange(21) < lengths["passage"][:, None]
+    assert PADDING == 0
+    for name in ("start_logits", "end_logits"):
+        np.testing.assert_allclose(found[name][is_token], expected[name][is_token], atol=1e-5)
+        assert (found[name].numpy()[~is_token] <= -1e8).all()
+
+
+# === The SavedModel ===
+
+
+def operations(folder):
+    graph = tf.compat.v1.MetaGraphDef()
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    content = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    (graph,) = content.meta_graphs
+    nodes = [*graph.graph_def.node, *(node for f in graph.graph_def.library.function for node in f.node_def)]
+    return {node.op for node in nodes}
+
+
+def test_core_operations_alone(folder):
+    assert operations(folder) - SERVING_OPS == set()
+
+
+def test_signatures_have_names_and_a_batch_dimension(signatures):
+    assert set(signatures) == {"serving_default", "token_ids"}
+    for signature in signatures.values():
+        specs = [*signature.structured_input_signature[1].values(), *signature.structured_outputs.values()]
+        assert all(spec.shape.rank >= 1 and spec.shape[0] is None for spec in specs)
+    names = [*signatures["serving_default"].structured_outputs, "question", "passage"]
+    # A REST client would have to send and read these in base64.
+    assert not [name for name in names if name.endswith("_bytes")]
+
+
+def test_a_process_that_knows_only_tensorflow(folder, serve, tmp_path):
+    program = (
+        "import sys, tensorflow as tf\n"
+        "served = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+        "found = served(question=tf.constant([sys.argv[2]]), passage=tf.constant([sys.argv[3]]))\n"
+        "assert not [name for name in sys.modules if name.startswith('fabir_tf')]\n"
+        "sys.stdout.buffer.write(found['answer'][0].numpy())\n"
+    )
+    command = [sys.executable, "-I", "-c", program, str(folder), *PAIRS[0]]
+    result = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path)
+    assert result.stdout == serve(PAIRS[:1])["answer"][0]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_program_in_c(folder, serve, tmp_path):
+    include, libraries = tf.sysconfig.get_include(), tf.sysconfig.get_lib()
+    program, names = tmp_path / "answer", ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
+    linked = ["-L", libraries, f"-Wl,-rpath,{libraries}", *(f"-l:{name}" for name in names)]
+    subprocess.run(["cc", "-Wall", "-Werror", str(C_PROGRAM), "-I", include, *linked, "-o", str(program)], check=True)
+    expected = serve(PAIRS[-2:-1])
+    result = subprocess.run([program, folder, *PAIRS[-2]], capture_output=True, check=True)
+    answer, probability = result.stdout.splitlines()
+    assert answer == expected["answer"][0]
+    np.testing.assert_allclose(float(probability), expected["probability"][0], rtol=1e-3, atol=1e-6)
+    nowhere = subprocess.run([program, tmp_path, "Who?", "Ada."], capture_output=True, check=False)
+    assert (nowhere.returncode, b"error: " in nowhere.stderr) == (1, True)
+
+
+def test_saved_twice(folder, serve, tmp_path):
+    """What is lost on the second way to disk would be words' ids, kept in a file beside the graph."""
+    loaded = tf.saved_model.load(str(folder))
+    tf.saved_model.save(loaded, str(tmp_path / "again"), loaded.signatures)
+    again = tf.saved_model.load(str(tmp_path / "again")).signatures["serving_default"]
+    questions, passages = (tf.constant([pair[i] for pair in PAIRS]) for i in (0, 1))
+    found = again(question=questions, passage=passages)
+    assert_same_rows({name: value.numpy() for name, value in found.items()}, serve(PAIRS))
+
+
+# === The folder ===
+
+
+def test_versions_are_counted_and_never_written_over(reader, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tf.saved_model, "save", lambda module, path, signatures: os.makedirs(path))
+    monkeypatch.setattr(saved_model, "write_warm_up", lambda path: False)
+    assert [export_reader(reader, tmp_path).name for _ in range(3)] == ["1", "2", "3"]
+    assert export_reader(reader, tmp_path, 12).name == "12"
+    assert export_reader(reader, tmp_path).name == "13"
+    kept = (folder / "saved_model.pb").read_bytes()
+    with pytest.raises(UserError, match=r"7 exists, expected a version that does not"):
+        export_reader(reader, folder.parent, 7)
+    assert (folder / "saved_model.pb").read_bytes() == kept
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"version": 0}, "version .* 0"), ({"n_best": 0}, "n_best .* 0")])
+def test_numbers_out_of_range(reader, tmp_path, arguments, message):
+    with pytest.raises(UserError, match=message):
+        export_reader(reader, tmp_path / "new", **arguments)
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_nltk_is_refused(reader, tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_model, "tokenize", lambda text: Tokens([text], [0], [len(text)]))
+    with pytest.raises(UserError, match=r"NLTK .* other words than the graph"):
+        export_reader(reader, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_interrupted_export_leaves_no_version(reader, tmp_path, monkeypatch):
+    def cut(module, path, signatures):
+        os.makedirs(path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.saved_model, "save", cut)
+    with pytest.raises(KeyboardInterrupt):
+        export_reader(reader, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warm_up_requests_can_be_replayed(folder, signatures):
+    logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    records = list(tf.data.TFRecordDataset(str(folder / "assets.extra" / warm_up.WARM_UP_FILE)).as_numpy_iterator())
+    assert 0 < len(records) <= 1000
+    sizes = set()
+    for record in records:
+        request = logs.PredictionLog.FromString(record).predict_log.request
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        answers = signatures[request.model_spec.signature_name](**inputs)["answer"]
+        assert all(answers.numpy())
+        sizes.add((len(answers), len(tokenize(inputs["passage"][0].numpy().decode()).words)))
+    assert {batch for batch, _ in sizes} == set(warm_up.BATCHES)
+    assert len({tokens for _, tokens in sizes}) == len(warm_up.PASSAGE_TOKENS)

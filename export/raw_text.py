@@ -1,0 +1,233 @@
+"""The reader as one graph: texts in, the words of the passages that answer the questions out."""
+
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from fabir_tf.layers import SpanDecoder
+from fabir_tf.layers.masking import MASKED_LOGIT
+from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
+from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
+from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
+from fabir_tf.pipelines.vocabulary import PADDING
+from fabir_tf.reader import BATCH_ROWS, BATCH_TOKENS, WINDOW_OVERLAP, Reader
+
+
+class _Ids(NamedTuple):
+    """Tokens as ids, a padding token after the last: words `(tokens + 1,)`, characters `(tokens + 1, width)`."""
+
+    words: tf.Tensor
+    characters: tf.Tensor
+
+
+class _Rows(NamedTuple):
+    """Stretches of texts, int64 `(rows,)`: where each begins among all tokens, and how many it has."""
+
+    begins: tf.Tensor
+    lengths: tf.Tensor
+
+
+class _Asked(NamedTuple):
+    """Questions with what they are asked about.
+
+    Attributes:
+        texts: string `(texts,)`, the distinct passages.
+        text_of: int64 `(batch,)`, each question's passage.
+        tokens: of the distinct passages, then of the questions.
+        passages: the tokens of each question's passage.
+        questions: those tokens of the questions that are read.
+    """
+
+    texts: tf.Tensor
+    text_of: tf.Tensor
+    tokens: GraphTokens
+    passages: _Rows
+    questions: _Rows
+
+
+TEXT_SPECS = (tf.TensorSpec([None], tf.string, "question"), tf.TensorSpec([None], tf.string, "passage"))
+"""What `answer` is traced with."""
+
+
+class RawTextReader(tf.Module):
+    """What `Reader.answer_batch` does, in core TensorFlow operations.
+
+    Args:
+        reader: a trained reader.
+        n_best: spans given per question.
+        temperature: what logits are divided by before they become probabilities.
+    """
+
+    def __init__(self, reader: Reader, n_best: int = 5, temperature: float = 1.0):
+        super().__init__()
+        self.vocabulary = GraphVocabulary(reader.vocabulary, reader.config.max_word_characters)
+        self.temperature = tf.Variable(temperature, trainable=False, dtype=tf.float32, name="temperature")
+        # Weights and not layers: a SavedModel would be given a function for each layer.
+        self.weights = [weight.value for weight in reader.model.weights]
+        self._model = functools.partial(reader.model, training=False)
+        self._decode = SpanDecoder(reader.config.max_answer, n_best).call
+        self._longest = reader.max_passage
+
+    def answer(self, question: tf.Tensor, passage: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers questions.
+
+        Args:
+            question: string `(batch,)`, UTF-8; other bytes are read as U+FFFD.
+            passage: string `(batch,)`, or `(1,)` for many questions about one passage.
+
+        Returns:
+            `answer` (string, the passage's own bytes), `start` and `end` (int64, code points), `byte_start` and
+            `byte_end` (int64), `probability` (float32), each `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each
+            `(batch, n_best)`. Where the question or the passage holds no word, and where a passage has fewer spans than
+            n_best, the answer is empty and its probability 0.
+        """
+        asked = self._ask(question, passage)
+        begins, lengths = asked.passages
+        start, end = self._padded_logits(asked, self.temperature)
+        first, last, probability = self._decode(start, end)
+        first, last = tf.cast(first, tf.int64), tf.cast(last, tf.int64)
+        is_span = (first <= last) & (last < lengths[:, None]) & (asked.questions.lengths > 0)[:, None]
+        # The best span is given however improbable it is.
+        is_span &= (probability > 0) | (tf.range(tf.shape(first)[1]) == 0)
+        n_best = _spans(asked, tf.where(is_span, begins[:, None] + first, -1), begins[:, None] + last)
+        n_best["probability"] = tf.where(is_span, probability, 0.0)
+        best = {name: values[:, 0] for name, values in n_best.items()}
+        return best | {f"n_best_{name}": values for name, values in n_best.items()}
+
+    def probabilities(
+        self, question: tf.Tensor, passage: tf.Tensor, temperatures: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The best answers, and how probable they are with other temperatures.
+
+        Args:
+            question, passage: as for `answer`, each with a word.
+            temperatures: float32 `(temperatures,)`.
+
+        Returns:
+            The answers, string `(batch,)`, and their probabilities, float32 `(temperatures, batch)`.
+        """
+        asked = self._ask(question, passage)
+        logits = self._padded_logits(asked, tf.constant(1.0))
+        span = [tf.cast(place[:, :1], tf.int64) for place in self._decode(*logits)[:2]]
+        probabilities = 1.0
+        for border, place in zip(logits, span, strict=True):
+            shares = tf.nn.softmax(border / temperatures[:, None, None])
+            probabilities *= tf.reduce_sum(shares * tf.one_hot(place[:, 0], tf.shape(border)[1]), axis=-1)
+        places = (asked.passages.begins[:, None] + place for place in span)
+        return _spans(asked, *places)["answer"][:, 0], probabilities
+
+    def token_ids(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The model itself, for clients that tokenise themselves.
+
+        Args:
+            inputs: `passage_words` `(batch, passage)` and `passage_characters` `(batch, passage, width)`, int32,
+                `passage_length` `(batch,)`, int32, and the same of the question. What stands beyond a length is not
+                read, whatever it is: a server pads with the first element of a tensor, not with 0.
+
+        Returns:
+            `start_logits` and `end_logits`, float32 `(batch, passage)`; -1e9 beyond the length.
+        """
+        ids = {}
+        for text in ("passage", "question"):
+            words, length = inputs[f"{text}_words"], inputs[f"{text}_length"]
+            is_token = tf.sequence_mask(length, tf.shape(words)[1])
+            ids[f"{text}_words"] = tf.where(is_token, words, PADDING)
+            ids[f"{text}_characters"] = tf.where(is_token[..., None], inputs[f"{text}_characters"], PADDING)
+        return self._model(ids)
+
+    def token_id_specs(self) -> dict[str, tf.TensorSpec]:
+        """Names, shapes and types of what `token_ids` takes."""
+        specs = {}
+        for text in ("passage", "question"):
+            shapes = {"words": [None, None], "characters": [None, None, self.vocabulary.width], "length": [None]}
+            for part, shape in shapes.items():
+                specs[f"{text}_{part}"] = tf.TensorSpec(shape, tf.int32, f"{text}_{part}")
+        return specs
+
+    def _ask(self, question: tf.Tensor, passage: tf.Tensor) -> _Asked:
+        # A passage is read once, however many questions there are about it.
+        texts, text_of = tf.unique(passage, tf.int64)
+        text_of = tf.broadcast_to(text_of, tf.shape(question))
+        tokens = graph_tokenize(tf.concat([texts, question], 0))
+        begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
+        count = tf.size(texts)
+        passages = _Rows(tf.gather(begins, text_of), tf.gather(lengths, text_of))
+        questions = _Rows(begins[count:], tf.minimum(lengths[count:], self._longest))
+        return _Asked(texts, text_of, tokens, passages, questions)
+
+    def _padded_logits(self, asked: _Asked, temperature: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        begins, lengths = asked.passages
+        windows = graph_windows(lengths, self._longest, min(WINDOW_OVERLAP, self._longest // 2))
+        shown = _Rows(tf.gather(begins, windows.passages) + windows.offsets, windows.lengths)
+        questions = _Rows(*(tf.gather(part, windows.passages) for part in asked.questions))
+        splits = tf.concat([[0], tf.cumsum(lengths)], 0)
+        chosen = graph_merge(windows, splits[:-1], splits[-1])
+        return tuple(
+            tf.RaggedTensor.from_row_splits(tf.gather(logits, chosen) / temperature, splits, validate=False).to_tensor(
+                MASKED_LOGIT
+            )
+            for logits in self._window_logits(self._ids(asked.tokens), shown, questions)
+        )
+
+    def _ids(self, tokens: GraphTokens) -> _Ids:
+        words = tf.pad(self.vocabulary.word_ids(tokens), [[0, 1]], constant_values=PADDING)
+        return _Ids(words, tf.pad(self.vocabulary.character_ids(tokens), [[0, 1], [0, 0]], constant_values=PADDING))
+
+    def _window_logits(self, ids: _Ids, shown: _Rows, asked: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
+        """Start and end logits of every window's tokens, one window after the other, in batches of bounded size."""
+        sizes = tf.maximum(shown.lengths, asked.lengths)
+        order = tf.argsort(sizes, stable=True)
+        splits = tf.concat([[0], tf.cumsum(shown.lengths)], 0)
+
+        def is_left(done, *_):
+            return done < tf.size(order)
+
+        def read(done, starts, ends):
+            ahead = order[done : done + BATCH_ROWS]
+            tokens = tf.gather(sizes, ahead) * tf.range(1, tf.size(ahead, tf.int64) + 1)
+            rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(tokens <= BATCH_TOKENS, tf.int32)), 1)]
+            shown_here, asked_here = (_Rows(*(tf.gather(part, rows) for part in texts)) for texts in (shown, asked))
+            inputs = _inputs("passage", ids, shown_here) | _inputs("question", ids, asked_here)
+            logits = self._model(inputs)
+            begins = tf.gather(splits, rows)
+            places = tf.ragged.range(begins, begins + shown_here.lengths).flat_values[:, None]
+            starts, ends = (
+                tf.tensor_scatter_nd_update(
+                    found, places, tf.boolean_mask(logits[name], tf.sequence_mask(shown_here.lengths))
+                )
+                for found, name in ((starts, "start_logits"), (ends, "end_logits"))
+            )
+            return done + tf.size(rows), starts, ends
+
+        zeros = tf.zeros([splits[-1]], tf.float32)
+        # One batch at a time: several at once would multiply the memory.
+        _, starts, ends = tf.while_loop(is_left, read, (0, zeros, zeros), parallel_iterations=1)
+        return starts, ends
+
+
+def _inputs(name: str, ids: _Ids, rows: _Rows) -> dict[str, tf.Tensor]:
+    """The model's inputs of the stretches of one kind of text, padded to the longest."""
+    # One column at least: an empty text still has a padding token, which convolutions need.
+    columns = tf.range(tf.maximum(tf.reduce_max(rows.lengths), 1))[None]
+    padding = tf.size(ids.words, tf.int64) - 1
+    places = tf.where(columns < rows.lengths[:, None], rows.begins[:, None] + columns, padding)
+    return {f"{name}_words": tf.gather(ids.words, places), f"{name}_characters": tf.gather(ids.characters, places)}
+
+
+def _spans(asked: _Asked, first: tf.Tensor, last: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Text and offsets of spans of tokens, `(batch, n_best)`; empty where the first token is -1."""
+    tokens, is_span = asked.tokens, first >= 0
+    text_start = tf.gather(tokens.text_splits, asked.text_of)[:, None]
+    start, end = (
+        tf.where(is_span, tf.gather(tf.pad(offsets, [[0, 1]]), tf.where(is_span, places, 0)), 0)
+        for offsets, places in ((tokens.starts, first), (tokens.ends, last))
+    )
+    byte_start, byte_end = (
+        tf.gather(tokens.byte_offsets, text_start + offsets) - tf.gather(tokens.byte_offsets, text_start)
+        for offsets in (start, end)
+    )
+    passages = tf.repeat(tf.gather(asked.texts, asked.text_of), tf.shape(first)[1])
+    stretches = [tf.reshape(values, [-1]) for values in (byte_start, byte_end - byte_start)]
+    answer = tf.reshape(tf.strings.substr(passages, *stretches), tf.shape(first))
+    return {"answer": answer, "start": start, "end": end, "byte_start": byte_start, "byte_end": byte_end}

@@ -1,0 +1,125 @@
+"""A trained reader as a SavedModel that takes raw text, ready for TensorFlow Serving."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import nltk
+import tensorflow as tf
+
+from fabir_tf.export.calibration import Calibration
+from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
+from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import naming, write_text
+from fabir_tf.pipelines.graph_tokenizer import graph_tokenize
+from fabir_tf.pipelines.json_files import quoted
+from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.reader import Reader
+
+
+def export_reader(
+    reader: Reader,
+    export_dir: str | os.PathLike,
+    version: int | None = None,
+    n_best: int = 5,
+    calibration: Calibration | None = None,
+) -> Path:
+    """Writes `<export_dir>/<version>/`, whole or not at all.
+
+    Its signatures are `serving_default`, which is `RawTextReader.answer`, and `token_ids`. In `assets.extra` are the
+    warm-up requests, where tensorflow-serving-api is installed, and `calibration.json`, if there was one.
+
+    Args:
+        reader: a trained reader.
+        export_dir: the folder that a server watches; made if it is missing.
+        version: a positive number; None takes the one after the latest.
+        n_best: spans given per question.
+        calibration: from `calibrate`; None leaves the probabilities as they are.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        UserError: the version exists, a number is out of its range, or the installed NLTK cuts words in another way
+            than the graph does.
+        WriteError: the folder cannot be written.
+    """
+    if n_best < 1:
+        raise UserError(f"n_best must be at least 1, found {n_best}")
+    folder = version_folder(export_dir, version)
+    _expect_same_tokens()
+    module = RawTextReader(reader, n_best, calibration.temperature if calibration else 1.0)
+    signatures = {
+        "serving_default": _traced(module.answer, *TEXT_SPECS),
+        "token_ids": _traced(module.token_ids, module.token_id_specs()),
+    }
+    # A server takes a folder for a version only if its name is a number.
+    unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
+    try:
+        with naming(folder, unfinished):
+            tf.saved_model.save(module, str(unfinished), signatures)
+            _write_extras(unfinished / "assets.extra", calibration)
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def version_folder(export_dir: str | os.PathLike, version: int | None = None) -> Path:
+    """The folder of a version that does not exist yet.
+
+    Args:
+        export_dir: the folder that a server watches.
+        version: a positive number; None takes the one after the latest.
+
+    Returns:
+        `<export_dir>/<version>`.
+
+    Raises:
+        UserError: the version exists or is no positive number.
+    """
+    export_dir = Path(export_dir).expanduser()
+    if version is None:
+        names = [path.name for path in export_dir.iterdir()] if export_dir.is_dir() else []
+        version = max([int(name) for name in names if name.isdecimal()], default=0) + 1
+    if version < 1:
+        raise UserError(f"version must be a positive number, found {version}")
+    folder = export_dir / str(version)
+    if folder.exists():
+        raise UserError(f"{folder} exists, expected a version that does not: it is never written over")
+    return folder
+
+
+def _expect_same_tokens() -> None:
+    """Compares the two tokenizers, because one of them changes with every version of NLTK."""
+    data = load_dataset("sample", "dev")
+    texts = [*data.passages, *(question.text for question in data.questions)]
+    tokens = graph_tokenize(tf.constant(texts))
+    splits = tokens.row_splits.numpy()
+    for row, text in enumerate(texts):
+        part = slice(splits[row], splits[row + 1])
+        expected = tokenize(text)
+        if (tokens.starts[part].numpy().tolist(), tokens.ends[part].numpy().tolist()) != (
+            expected.starts,
+            expected.ends,
+        ):
+            raise UserError(
+                f"NLTK {nltk.__version__} cuts {quoted(text)} into other words than the graph does, expected the same: "
+                "install the NLTK that this version of fabir_tf was tested with"
+            )
+
+
+def _traced(function: Callable, *specs):
+    return tf.function(function, autograph=False).get_concrete_function(*specs)
+
+
+def _write_extras(folder: Path, calibration: Calibration | None) -> None:
+    folder.mkdir()
+    write_warm_up(folder / WARM_UP_FILE)
+    if calibration:
+        write_text(folder / "calibration.json", json.dumps(dataclasses.asdict(calibration), indent=2) + "\n")

@@ -1,0 +1,96 @@
+"""Writes a trained reader as a SavedModel that takes raw text, for TensorFlow Serving.
+
+    fabir-export --run_dir=runs/base --export_dir=exported/fabir --calibration_dataset=held-out.json
+
+Beside the model, in assets.extra, are the requests that a server warms up with, and calibration.json, which tells how
+far the probabilities can be believed.
+"""
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import naming
+from fabir_tf.pipelines.sources import load_dataset, names_file
+from fabir_tf.pipelines.squad import SquadData, hold_out
+from fabir_tf.run_directory import RunDirectory
+
+NONE = "none"
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is exported.")
+    flags.DEFINE_string("export_dir", None, "Folder that a server watches; a version is written into it.")
+    flags.DEFINE_integer(
+        "version", None, "Number of the version; the one after the latest when not given.", lower_bound=1
+    )
+    flags.DEFINE_integer("n_best", 5, "Spans given per question.", lower_bound=1, upper_bound=100)
+    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
+    flags.DEFINE_string(
+        "calibration_dataset",
+        None,
+        "Held-out questions that make the probabilities honest: a SQuAD JSON file, a TFDS name, sample, or none; when "
+        "not given, what the run set aside from its training file.",
+    )
+    cli.define_data_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Calibrates and writes the reader."""
+    for flag, meaning in (("run_dir", "the folder of a trained run"), ("export_dir", "the folder of the exports")):
+        if not values[flag].value:
+            raise UserError(f"--{flag} is missing: name {meaning}")
+    from fabir_tf.export.calibration import calibrate
+    from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
+    from fabir_tf.reader import Reader
+
+    # Told now, and not after the calibration, which may take minutes.
+    folder = version_folder(values.export_dir, values.version)
+    data = _held_out(values)
+    reader = Reader.load(values.run_dir, values.max_passage)
+    calibration = calibrate(reader, data, cli.show_progress) if data else None
+    if calibration:
+        cli.to_stderr(_summary(calibration))
+    export_reader(reader, folder.parent, int(folder.name), values.n_best, calibration)
+    if not (folder / "assets.extra" / WARM_UP_FILE).exists():
+        cli.to_stderr("no requests to warm up with: they take the package tensorflow-serving-api")
+    with naming("standard output"):
+        print(folder)
+
+
+def _held_out(values: flags.FlagValues) -> SquadData | None:
+    """The questions to calibrate on."""
+    name = values.calibration_dataset
+    if name == NONE:
+        return None
+    options = cli.data_options(values)
+    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir, "log": cli.to_stderr}
+    if name:
+        return load_dataset(name, "dev", flag="--calibration_dataset", **places)
+    training = RunDirectory(values.run_dir).read_config()["training"]
+    if training.get("eval_dataset") or not names_file(training.get("dataset", "")):
+        raise UserError(
+            f"--calibration_dataset is missing: the run {values.run_dir} has set no article aside, so name questions "
+            f"that it was not trained on, or {NONE}"
+        )
+    return hold_out(load_dataset(training["dataset"], "train", **places))[1]
+
+
+def _summary(calibration) -> str:
+    error = "expected_calibration_error"
+    return (
+        f"{calibration.questions:,} held-out questions, {100 * calibration.exact_match:.1f} % answered exactly: "
+        f"temperature {calibration.temperature:.2f}, expected calibration error {calibration.before[error]:.3f} before "
+        f"and {calibration.after[error]:.3f} after"
+    )
+
+
+def run() -> None:
+    """Entry point of `fabir-export`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,75 @@
+"""Calibration: a temperature that answers were made with is found again, and the figures are those of the papers."""
+
+import numpy as np
+import pytest
+from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
+
+from fabir_tf.export import calibration
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.squad_metrics import exact_match
+
+DATA = squad_data(ARTICLES + DEV_ARTICLES)
+
+
+def made(true_temperature, questions=4000):
+    """Answers among ten spans whose logits are too large by a known factor."""
+    random = np.random.default_rng(1)
+    logits = random.normal(0, 3, (questions, 10))
+    share = np.exp(logits / true_temperature)
+    share /= share.sum(axis=1, keepdims=True)
+    best = logits.argmax(axis=1)
+    is_right = (random.random(questions) < share[np.arange(questions), best]).astype(float)
+    scaled = np.exp((logits - logits.max(axis=1, keepdims=True)) / calibration.TEMPERATURES[:, None, None])
+    return is_right, (scaled / scaled.sum(axis=2, keepdims=True))[:, np.arange(questions), best]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_a_known_temperature_is_found(temperature):
+    found = calibration.summarise(*made(temperature))
+    assert 0.85 < found.temperature / temperature < 1.18
+    assert found.after["expected_calibration_error"] < 0.03
+    assert found.after["log_loss"] <= found.before["log_loss"]
+    if temperature != 1.0:
+        assert found.before["expected_calibration_error"] > 0.08
+    assert abs(found.after["mean_probability"] - found.exact_match) < 0.03
+
+
+def test_expected_calibration_error_by_hand():
+    """Bins 0.2 to 0.3 (one of two right), 0.9 to 1 (one of one)."""
+    is_right, probability = np.array([1.0, 0.0, 1.0]), np.array([0.21, 0.29, 1.0])
+    expected = 2 / 3 * abs(0.5 - 0.25) + 1 / 3 * abs(1.0 - 1.0)
+    np.testing.assert_allclose(calibration.expected_calibration_error(is_right, probability), expected)
+
+
+def test_risk_and_coverage_by_hand():
+    """Twenty answers, the surest ten right, the others wrong."""
+    is_right = np.repeat([1.0, 0.0], 10)
+    probabilities = np.tile(np.linspace(0.9, 0.1, 20), (len(calibration.TEMPERATURES), 1))
+    curve = {point["coverage"]: point["risk"] for point in calibration.summarise(is_right, probabilities).risk_coverage}
+    assert list(curve) == [round(0.05 * i, 2) for i in range(1, 21)]
+    assert (curve[0.05], curve[0.5], curve[0.75], curve[1.0]) == (0.0, 0.0, pytest.approx(1 / 3), 0.5)
+
+
+def test_a_reader_on_questions(monkeypatch):
+    monkeypatch.setattr(calibration, "CHUNK", 5)
+    reader = make_reader(sorted({word.lower().strip(".,") for text in DATA.passages for word in text.split()}))
+    told = []
+    found = calibration.calibrate(reader, DATA, lambda done, total: told.append((done, total)))
+    passages = [DATA.passages[question.passage] for question in DATA.questions]
+    answers = reader.answer_batch([question.text for question in DATA.questions], passages)
+    right = [
+        exact_match(answer.text, question.answers[0].text)
+        for answer, question in zip(answers, DATA.questions, strict=True)
+    ]
+    assert (found.questions, found.exact_match) == (len(DATA.questions), np.mean(right))
+    mean = np.mean([answer.probability for answer in answers])
+    np.testing.assert_allclose(found.before["mean_probability"], mean, rtol=1e-4)
+    assert told[-1] == (len(DATA.questions), len(DATA.questions))
+
+
+def test_questions_without_answers():
+    reader = make_reader(["mill"])
+    data = squad_data(ARTICLES[:1])
+    empty = type(data)(data.name, data.passages, data.titles, ())
+    with pytest.raises(UserError, match="found no question with an answer"):
+        calibration.calibrate(reader, empty)

@@ -1,0 +1,49 @@
+"""fabir-export, as it is typed."""
+
+import json
+
+import pytest
+import tensorflow as tf
+from test_bad_input import contents, told
+from tiny import DEV_ARTICLES, squad_data
+
+QUESTIONS = len(squad_data(DEV_ARTICLES).questions)
+
+
+def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
+    flags = (f"--run_dir={tiny_run.path}", f"--export_dir={tmp_path / 'exported'}", "--n_best=2")
+    result = commands("export", *flags, f"--calibration_dataset={tiny_run.dev}")
+    assert result.status == 0, result
+    assert result.stdout == f"{tmp_path / 'exported' / '1'}\n"
+    assert f"{QUESTIONS} held-out questions" in result.stderr
+    report = json.loads((tmp_path / "exported" / "1" / "assets.extra" / "calibration.json").read_text())
+    assert report["questions"] == QUESTIONS
+    served = tf.saved_model.load(str(tmp_path / "exported" / "1")).signatures["serving_default"]
+    question, passage = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
+    found = served(question=tf.constant([question]), passage=tf.constant([passage]))
+    asked = commands("predict", f"--run_dir={tiny_run.path}", f"--question={question}", f"--passage={passage}")
+    expected = json.loads(asked.stdout)
+    assert found["answer"][0].numpy().decode() == expected["answer"]
+    assert (found["start"][0], found["end"][0]) == (expected["start"], expected["end"])
+    assert found["n_best_answer"].shape == (1, 2)
+    before = contents(tmp_path)
+    parts = ["1 exists", "never written over"]
+    told(commands, "export", [*flags, "--version=1", "--calibration_dataset=none"], parts)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("--export_dir=new", ["--run_dir is missing"]),
+        ("--run_dir={run}", ["--export_dir is missing"]),
+        ("--run_dir=absent --export_dir=new --calibration_dataset=none", ["absent", "no run"]),
+        ("--run_dir={run} --export_dir=new", ["--calibration_dataset is missing", "set no article aside"]),
+        ("--run_dir={run} --export_dir=new --calibration_dataset=absent.json", ["absent.json", "no such file"]),
+        ("--run_dir={run} --export_dir=new --n_best=0", ["--n_best=0"]),
+        ("--run_dir={run} --export_dir=new --version=0", ["--version=0"]),
+    ],
+)
+def test_mistakes(commands, tiny_run, arguments, parts):
+    told(commands, "export", arguments.format(run=tiny_run.path), parts)
+    assert not (commands.folder / "new").exists()
