@@ -2,10 +2,11 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLines
-from tiny import ARTICLES, DEV_ARTICLES, write_squad
+from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, EXPORTED_WINDOW, make_reader, squad_data, write_squad
 
 # A FABIR that trains in seconds.
 SMALL_MODEL = (
@@ -38,6 +39,39 @@ class TinyRun:
     dev: str
     flags: tuple[str, ...]
     printed: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """An untrained reader and its SavedModel, of version 7.
+
+    Attributes:
+        reader: it knows all words of the small data.
+        folder: of the version.
+        signatures: the loaded ones.
+    """
+
+    reader: Any
+    folder: Path
+    signatures: Any
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory) -> Exported:
+    """One SavedModel that all tests of the export share."""
+    # Here, because the commands' tests need none of it.
+    import tensorflow as tf
+
+    from fabir_tf.export import export_reader
+    from fabir_tf.export.calibration import Calibration
+    from fabir_tf.pipelines.tokenizer import tokenize
+
+    texts = squad_data(ARTICLES + DEV_ARTICLES).passages
+    words = sorted({word.lower() for text in texts for word in tokenize(text).words})
+    reader = make_reader(words, max_passage=EXPORTED_WINDOW)
+    calibration = Calibration(0.7, 1, 1.0, {}, {}, [])
+    folder = export_reader(reader, tmp_path_factory.mktemp("exported"), 7, EXPORTED_N_BEST, calibration)
+    return Exported(reader, folder, tf.saved_model.load(str(folder)).signatures)
 
 
 @pytest.fixture(scope="session")

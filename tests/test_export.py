@@ -10,21 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from serving_ops import SERVING_OPS
-from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
+from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, squad_data
 
-from fabir_tf.export import calibration, export_reader, saved_model, warm_up
+from fabir_tf.export import export_reader, saved_model, warm_up
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.tokenizer import Tokens, tokenize
 from fabir_tf.pipelines.vocabulary import PADDING
 
 C_PROGRAM = Path(saved_model.__file__).parent / "serving" / "answer.c"
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
-WORDS = sorted({word.lower() for text in DATA.passages for word in tokenize(text).words})
-# A window holds 24 tokens, so some passages are read whole and others in windows.
-MAX_PASSAGE = 24
-N_BEST = 3
-TEMPERATURE = 0.7
-
 PAIRS = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
 PAIRS += [
     ("Who?", " ".join(DATA.passages)),
@@ -70,19 +64,18 @@ HOSTILE += [(b"Who built the mill?", text) for text in HOSTILE_TEXTS]
 
 
 @pytest.fixture(scope="module")
-def reader():
-    return make_reader(WORDS, max_passage=MAX_PASSAGE)
+def reader(exported):
+    return exported.reader
 
 
 @pytest.fixture(scope="module")
-def folder(reader, tmp_path_factory):
-    measured = calibration.Calibration(TEMPERATURE, 1, 1.0, {}, {}, [])
-    return export_reader(reader, tmp_path_factory.mktemp("exported"), 7, N_BEST, measured)
+def folder(exported):
+    return exported.folder
 
 
 @pytest.fixture(scope="module")
-def signatures(folder):
-    return tf.saved_model.load(str(folder)).signatures
+def signatures(exported):
+    return exported.signatures
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +111,7 @@ def assert_same_rows(one, other):
 
 def test_answers_are_the_readers(reader, serve):
     served = serve(PAIRS)
-    for row, answer in enumerate(reader.answer_batch(*zip(*PAIRS, strict=True), n_best=N_BEST)):
+    for row, answer in enumerate(reader.answer_batch(*zip(*PAIRS, strict=True), n_best=EXPORTED_N_BEST)):
         found = row_of(served, row)
         assert (found["answer"].decode(), found["start"], found["end"]) == (answer.text, answer.start, answer.end)
         spans = [(span.text, span.start, span.end) for span in answer.n_best]
@@ -131,7 +124,7 @@ def test_offsets_count_code_points_and_bytes(serve):
     for row, (_, passage) in enumerate(PAIRS):
         found = row_of(served, row)
         raw = passage.encode()
-        for k in range(N_BEST):
+        for k in range(EXPORTED_N_BEST):
             text = found["n_best_answer"][k].decode()
             assert passage[found["n_best_start"][k] : found["n_best_end"][k]] == text
             assert raw[found["n_best_byte_start"][k] : found["n_best_byte_end"][k]].decode() == text
@@ -160,7 +153,7 @@ def test_one_passage_for_many_questions(serve, signatures):
 def test_an_empty_batch(serve):
     served = serve([])
     assert served["answer"].shape == (0,)
-    assert served["n_best_answer"].shape == (0, N_BEST)
+    assert served["n_best_answer"].shape == (0, EXPORTED_N_BEST)
 
 
 # === Whoever else is in the batch ===
@@ -218,7 +211,7 @@ def test_ids_padded_with_anything(reader, signatures):
     for text, length in lengths.items():
         width = length.max() + 4
         is_token = np.arange(width) < length[:, None]
-        words = random.integers(1, len(WORDS), (3, width), dtype=np.int32)
+        words = random.integers(1, reader.vocabulary.trainable_rows, (3, width), dtype=np.int32)
         characters = random.integers(0, 20, (3, width, 20), dtype=np.int32)
         ids |= {f"{text}_words": words * is_token, f"{text}_characters": characters * is_token[..., None]}
         padded |= {f"{text}_words": words, f"{text}_characters": characters, f"{text}_length": length}

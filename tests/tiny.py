@@ -64,6 +64,10 @@ DEV_ARTICLES = (
     ),
 )
 
+# Of the reader that is exported: some of the passages are read whole and others in windows.
+EXPORTED_WINDOW = 24
+EXPORTED_N_BEST = 3
+
 CONFIG = FabirConfig(
     word_dim=20,
     character_filters=20,

@@ -1,0 +1,47 @@
+"""From an exported reader on disk to its first answer, in a process that knows TensorFlow alone: seconds and memory.
+
+python benchmarks/first_answer.py exported/fabir/1
+"""
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+begin = time.monotonic()
+import tensorflow as tf  # noqa: E402  (its import is measured)
+
+ASKED = {"question": "Who built the mill?", "passage": "The mill was built by Anna Keld in 1712."}
+
+
+def note(what: str) -> None:
+    """Prints what was done since the last note."""
+    global begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(f"{what}: {time.monotonic() - begin:.2f} s, peak {peak:.0f} MiB", flush=True)
+    begin = time.monotonic()
+
+
+def main(version: Path) -> None:
+    note("TensorFlow imported")
+    serve = tf.saved_model.load(str(version)).signatures["serving_default"]
+    note("loaded")
+    asked = {name: tf.constant([text]) for name, text in ASKED.items()}
+    for number in ("first", "second", "third"):
+        serve(**asked)["answer"].numpy()
+        note(f"{number} answer")
+    warm_up = version / "assets.extra" / "tf_serving_warmup_requests"
+    if not warm_up.exists():
+        return
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    for record in tf.data.TFRecordDataset(str(warm_up)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        serve(**{name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()})
+    note("warm-up requests")
+    serve(**asked)["answer"].numpy()
+    note("answer after them")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
