@@ -75,7 +75,7 @@ def test_no_text_and_no_word(look_up):
 
 
 def test_every_code_point_has_its_small_letter():
-    """As a word of its own, between spaces, each of all 1.1 million but those that are none in UTF-8."""
+    """Each letter that has one, as a text of its own; surrogates are none in UTF-8."""
     code_points = np.setdiff1d(np.arange(0x110000), np.arange(0xD800, 0xE000))
     letters = [chr(code_point) for code_point in code_points if chr(code_point).lower() != chr(code_point)]
     table = GraphVocabulary(Vocabulary((), (), list(dict.fromkeys(letter.lower() for letter in letters))), WIDTH)
