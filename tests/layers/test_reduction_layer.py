@@ -65,6 +65,7 @@ def test_conformance(policy):
         "kernel_size": (3, 5),
         "depthwise": True,
         "cross_softmax_axis": "key",
+        "cross_matching_start": True,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }
