@@ -3,7 +3,7 @@
 python benchmarks/first_answer.py exported/fabir/1
 """
 
-import resource
+import re
 import sys
 import time
 from pathlib import Path
@@ -14,11 +14,16 @@ import tensorflow as tf  # noqa: E402  (its import is measured)
 ASKED = {"question": "Who built the mill?", "passage": "The mill was built by Anna Keld in 1712."}
 
 
+def peak_mib() -> float:
+    """The most memory that this process has held; getrusage would count that of its parent too."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 2**10
+
+
 def note(what: str) -> None:
     """Prints what was done since the last note."""
     global begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"{what}: {time.monotonic() - begin:.2f} s, peak {peak:.0f} MiB", flush=True)
+    print(f"{what}: {time.monotonic() - begin:.2f} s, peak {peak_mib():.0f} MiB", flush=True)
     begin = time.monotonic()
 
 
