@@ -11,7 +11,7 @@ from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
 from fabir_tf.pipelines.vocabulary import PADDING
-from fabir_tf.reader import BATCH_ROWS, BATCH_TOKENS, WINDOW_OVERLAP, Reader
+from fabir_tf.reader import BATCH_ROWS, BATCH_TOKENS, LONGEST_QUESTION, WINDOW_OVERLAP, Reader
 
 
 class _Ids(NamedTuple):
@@ -153,7 +153,7 @@ class RawTextReader(tf.Module):
         begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
         count = tf.size(texts)
         passages = _Rows(tf.gather(begins, text_of), tf.gather(lengths, text_of))
-        questions = _Rows(begins[count:], tf.minimum(lengths[count:], self._longest))
+        questions = _Rows(begins[count:], tf.minimum(lengths[count:], LONGEST_QUESTION))
         return _Asked(texts, text_of, tokens, passages, questions)
 
     def _padded_logits(self, asked: _Asked, temperature: tf.Tensor) -> tuple[tf.Tensor, ...]:

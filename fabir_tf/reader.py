@@ -26,6 +26,8 @@ WINDOW_OVERLAP = 128
 # Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
 BATCH_TOKENS = 12_000
 BATCH_ROWS = 128
+# Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
+LONGEST_QUESTION = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Reader:
         model: what `fabir_tf.build_model` returned, trained.
         vocabulary: the ids that the model was trained with.
         config: the model's configuration.
-        max_passage: passages of more tokens are read in overlapping windows; of longer questions the beginning is read.
+        max_passage: passages of more tokens are read in overlapping windows.
 
     Example:
         >>> reader = fabir_tf.Reader.load("runs/base")
@@ -177,10 +179,10 @@ class Reader:
         decoder = SpanDecoder(self.config.max_answer, n_best)
         answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
         windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
-        asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], self.max_passage)
+        asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
         batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
         done = 0
-        dataset = make_batches(encoded, rows, lambda: batches, max_question=self.max_passage)
+        dataset = make_batches(encoded, rows, lambda: batches, max_question=LONGEST_QUESTION)
         for batch, inputs in zip(batches, dataset, strict=True):
             logits = self._logits(inputs)
             start, end = logits["start_logits"].numpy(), logits["end_logits"].numpy()

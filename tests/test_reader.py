@@ -345,3 +345,10 @@ def test_a_window_needs_a_token(reader):
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="expected a folder written by fabir-train"):
         Reader.load(tmp_path)
+
+
+def test_of_a_very_long_question_the_beginning_is_read(reader, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_QUESTION", 3)
+    passage = DATA.passages[0]
+    assert reader.answer("Who built the mill there?", passage) == reader.answer("Who built the", passage)
+    assert reader.answer("Who built the", passage) != reader.answer("Who built", passage)
