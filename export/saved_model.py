@@ -62,6 +62,8 @@ def export_reader(
     unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
     try:
         with naming(folder, unfinished):
+            # Made here, because what TensorFlow raises where it cannot make it tells a person nothing.
+            unfinished.mkdir(parents=True)
             tf.saved_model.save(module, str(unfinished), signatures)
             _write_extras(unfinished / "assets.extra", calibration)
             unfinished.rename(folder)

@@ -1,5 +1,7 @@
 """`Vocabulary` with TensorFlow operations only: the same ids inside a graph."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -31,8 +33,8 @@ class GraphVocabulary(tf.Module):
         )
         self._characters = PagedTable(vocabulary.character_table)
         # Not tf.strings.lower, which asks the server's language what the small letter of I is.
-        self._to_lower_case = PagedTable(_to_lower_case())
-        self._case_classes = PagedTable(_case_classes())
+        self._to_lower_case = _to_lower_case()
+        self._case_classes = _case_classes()
 
     def word_ids(self, tokens: GraphTokens) -> tf.Tensor:
         """Looks words up in lower case.
@@ -89,17 +91,19 @@ def _code_points(tokens: GraphTokens, most: int | None = None) -> tf.RaggedTenso
     return places.with_flat_values(tf.gather(tokens.code_points, places.flat_values))
 
 
-def _to_lower_case() -> np.ndarray:
+@functools.cache
+def _to_lower_case() -> PagedTable:
     """How far every code point is from its small letter; 0 where it has none, or more than one."""
     distances = np.zeros(CODE_POINTS)
     for code_point in range(CODE_POINTS):
         small = chr(code_point).lower()
         if len(small) == 1:
             distances[code_point] = ord(small) - code_point
-    return distances
+    return PagedTable(distances)
 
 
-def _case_classes() -> np.ndarray:
+@functools.cache
+def _case_classes() -> PagedTable:
     """What `str.lower` sees around a capital sigma: letters with a case, and characters that it looks through."""
     classes = np.zeros(CODE_POINTS)
     for code_point in range(CODE_POINTS):
@@ -108,4 +112,4 @@ def _case_classes() -> np.ndarray:
             classes[code_point] = _CASED
         elif f"A{character}{CAPITAL_SIGMA}".lower()[-1] == FINAL_SIGMA:
             classes[code_point] = _IGNORED
-    return classes
+    return PagedTable(classes)

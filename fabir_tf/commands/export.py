@@ -10,7 +10,7 @@ from absl import flags
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import naming
+from fabir_tf.pipelines.files import expect_writable, naming
 from fabir_tf.pipelines.sources import load_dataset, names_file
 from fabir_tf.pipelines.squad import SquadData, hold_out
 from fabir_tf.run_directory import RunDirectory
@@ -45,10 +45,11 @@ def main(values: flags.FlagValues) -> None:
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reader import Reader
 
-    # Told now, and not after the calibration, which may take minutes.
+    # What is wrong is told now, and not after the calibration, which may take minutes.
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values)
     reader = Reader.load(values.run_dir, values.max_passage)
+    expect_writable(folder)
     calibration = calibrate(reader, data, cli.show_progress) if data else None
     if calibration:
         cli.to_stderr(_summary(calibration))
