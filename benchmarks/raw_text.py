@@ -2,8 +2,9 @@
 
     python benchmarks/raw_text.py --run_dir=runs/base --dataset=dev-v1.1.json
 
-Prints how many texts have the same tokens, how many questions the same answer, questions per second of both in
-alternating turns, and what first_answer.py says of a fresh process.
+Prints how many texts have the same tokens, and how many questions the same answer, also among strangers, in repeated
+rows and from padded ids; questions per second of both in alternating turns, and what first_answer.py says of a fresh
+process.
 """
 
 import statistics
@@ -13,19 +14,23 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
 import fabir_tf
 from fabir_tf.export import export_reader
-from fabir_tf.pipelines.graph_tokenizer import graph_tokenize
+from fabir_tf.pipelines.batches import Rows, make_batches
+from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.sources import load_dataset
 from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.tokenizer_parity import texts_cut_otherwise
+from fabir_tf.pipelines.vocabulary import PADDING
 
 flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is exported.", required=True)
 flags.DEFINE_string("dataset", "sample", "Questions: a SQuAD JSON file or sample.")
 flags.DEFINE_integer("batch", 64, "Questions per request.")
+flags.DEFINE_integer("sample", 1000, "Questions that are asked alone and in company.")
 flags.DEFINE_integer("turns", 5, "Turns of each reader in the race.")
 flags.DEFINE_integer("race", 640, "Questions per turn.")
 
@@ -39,9 +44,12 @@ def main(_) -> None:
         size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
         print(f"exported in {time.monotonic() - begin:.1f} s: {size / 2**20:.1f} MiB", flush=True)
         _fresh_process(version)
-        serve = tf.saved_model.load(str(version)).signatures["serving_default"]
+        signatures = tf.saved_model.load(str(version)).signatures
+        serve = signatures["serving_default"]
         _compare_tokens(data)
         _compare_answers(reader, serve, data)
+        _compare_company(serve, data)
+        _compare_padding(reader, signatures["token_ids"], data)
         _race(reader, serve, data)
 
 
@@ -50,12 +58,7 @@ def _compare_tokens(data: SquadData) -> None:
         ("passages", list(data.passages)),
         ("questions", [question.text for question in data.questions]),
     ):
-        tokens = graph_tokenize(tf.constant(texts))
-        splits, starts, ends = (part.numpy() for part in (tokens.row_splits, tokens.starts, tokens.ends))
-        equal = 0
-        for row, text in enumerate(texts):
-            part, expected = slice(splits[row], splits[row + 1]), tokenize(text)
-            equal += (starts[part].tolist(), ends[part].tolist()) == (expected.starts, expected.ends)
+        equal = len(texts) - len(texts_cut_otherwise(texts))
         print(f"tokens and offsets: {equal:,} of {len(texts):,} {kind} equal", flush=True)
 
 
@@ -69,6 +72,69 @@ def _compare_answers(reader, serve, data: SquadData) -> None:
             equal += span == (answer.text, answer.start, answer.end)
             furthest = max(furthest, abs(float(found["probability"][row]) - answer.probability))
     print(f"answers: {equal:,} of {len(answers):,} equal; probabilities differ by {furthest:.1e} at most", flush=True)
+
+
+def _compare_company(serve, data: SquadData) -> None:
+    """Questions alone, and in batches of strangers that are filled up as a server does it, by repeating a row."""
+    random = np.random.default_rng(0)
+    chosen = [data.questions[row] for row in random.permutation(len(data.questions))[: flags.FLAGS.sample]]
+    equal, furthest, asked = 0, 0.0, 0
+    while asked < len(chosen):
+        batch = chosen[asked : asked + random.integers(1, 33)]
+        asked += len(batch)
+        size = next(size for size in (1, 4, 16, 32) if size >= len(batch))
+        together = _ask_graph(serve, data, batch + [batch[0]] * (size - len(batch)))
+        for row in range(size):
+            alone = _ask_graph(serve, data, [batch[row if row < len(batch) else 0]])
+            same = all(
+                np.array_equal(together[name][row], alone[name][0]) for name in alone if "probability" not in name
+            )
+            equal += same and row < len(batch)
+            furthest = max(furthest, np.abs(together["n_best_probability"][row] - alone["n_best_probability"][0]).max())
+    print(
+        f"in random batches with repeated rows: {equal:,} of {len(chosen):,} questions equal, all of their spans; "
+        f"probabilities differ by {furthest:.1e} at most",
+        flush=True,
+    )
+
+
+def _compare_padding(reader, token_ids, data: SquadData) -> None:
+    """Ids alone, and in batches that are padded as a server does it, with each tensor's first element."""
+    random = np.random.default_rng(1)
+    encoded = reader.encode(tokenise(data))
+    lengths = encoded.tokenised.passage_lengths[encoded.tokenised.question_passages]
+    chosen = random.permutation(np.flatnonzero(lengths))[: flags.FLAGS.sample]
+    rows = Rows(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+    batches = [chosen[begin : begin + 16] for begin in range(0, len(chosen), 16)]
+    equal, furthest = 0, 0.0
+    for batch, ids in zip(batches, make_batches(encoded, rows, lambda: batches), strict=True):
+        ids = {name: values.numpy() for name, values in ids.items()}
+        counts = {text: (ids[f"{text}_words"] != PADDING).sum(1, dtype=np.int32) for text in ("passage", "question")}
+        together = token_ids(**_as_padded(ids, counts, random.integers(1, 40)))
+        for row in range(len(batch)):
+            cut = {text: count[row] for text, count in counts.items()}
+            alone = {name: values[row : row + 1, : cut[name.split("_")[0]]] for name, values in ids.items()}
+            alone |= {f"{text}_length": np.array([count], np.int32) for text, count in cut.items()}
+            expected = token_ids(**{name: tf.constant(value) for name, value in alone.items()})
+            for name, logits in expected.items():
+                furthest = max(furthest, np.abs(together[name][row, : cut["passage"]] - logits[0]).max())
+            equal += all(np.argmax(together[name][row]) == np.argmax(logits[0]) for name, logits in expected.items())
+    print(
+        f"ids padded with anything: {equal:,} of {len(chosen):,} questions with equal borders; "
+        f"logits differ by {furthest:.1e} at most",
+        flush=True,
+    )
+
+
+def _as_padded(ids: dict, counts: dict, more: int) -> dict[str, tf.Tensor]:
+    """What a server makes of ids: `more` columns, and the tensor's first element wherever there is no token."""
+    padded = {f"{text}_length": tf.constant(count) for text, count in counts.items()}
+    for name, values in ids.items():
+        count = counts[name.split("_")[0]]
+        values = np.pad(values, [(0, 0), (0, more)] + [(0, 0)] * (values.ndim - 2))
+        values[np.arange(values.shape[1]) >= count[:, None]] = values.flat[0]
+        padded[name] = tf.constant(values)
+    return padded
 
 
 def _race(reader, serve, data: SquadData) -> None:

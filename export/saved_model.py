@@ -15,10 +15,9 @@ from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import naming, write_text
-from fabir_tf.pipelines.graph_tokenizer import graph_tokenize
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.tokenizer_parity import texts_cut_otherwise
 from fabir_tf.reader import Reader
 
 
@@ -101,19 +100,12 @@ def _expect_same_tokens() -> None:
     """Compares the two tokenizers, because one of them changes with every version of NLTK."""
     data = load_dataset("sample", "dev")
     texts = [*data.passages, *(question.text for question in data.questions)]
-    tokens = graph_tokenize(tf.constant(texts))
-    splits = tokens.row_splits.numpy()
-    for row, text in enumerate(texts):
-        part = slice(splits[row], splits[row + 1])
-        expected = tokenize(text)
-        if (tokens.starts[part].numpy().tolist(), tokens.ends[part].numpy().tolist()) != (
-            expected.starts,
-            expected.ends,
-        ):
-            raise UserError(
-                f"NLTK {nltk.__version__} cuts {quoted(text)} into other words than the graph does, expected the same: "
-                "install the NLTK that this version of fabir_tf was tested with"
-            )
+    different = texts_cut_otherwise(texts)
+    if different:
+        raise UserError(
+            f"NLTK {nltk.__version__} cuts {quoted(different[0])} into other words than the graph does, expected the "
+            "same: install the NLTK that this version of fabir_tf was tested with"
+        )
 
 
 def _traced(function: Callable, *specs):

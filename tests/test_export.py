@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, squad_data
 
 from fabir_tf.export import export_reader, saved_model, warm_up
+from fabir_tf.pipelines import tokenizer_parity
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.tokenizer import Tokens, tokenize
 from fabir_tf.pipelines.vocabulary import PADDING
@@ -309,7 +310,7 @@ def test_numbers_out_of_range(reader, tmp_path, arguments, message):
 
 
 def test_another_nltk_is_refused(reader, tmp_path, monkeypatch):
-    monkeypatch.setattr(saved_model, "tokenize", lambda text: Tokens([text], [0], [len(text)]))
+    monkeypatch.setattr(tokenizer_parity, "tokenize", lambda text: Tokens([text], [0], [len(text)]))
     with pytest.raises(UserError, match=r"NLTK .* other words than the graph"):
         export_reader(reader, tmp_path / "new")
     assert not (tmp_path / "new").exists()
