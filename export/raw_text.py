@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.layers.masking import MASKED_LOGIT
+from fabir_tf.passage_sharing import PASSAGE_ROWS, PassageSharing
+from fabir_tf.pipelines.batches import unique_rows
 from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
@@ -66,6 +68,7 @@ class RawTextReader(tf.Module):
         # Weights and not layers: a SavedModel would be given a function for each layer.
         self.weights = [weight.value for weight in reader.model.weights]
         self._model = functools.partial(reader.model, training=False)
+        self._shared_model = PassageSharing(reader.model)
         self._decode = SpanDecoder(reader.config.max_answer, n_best).call
         self._longest = reader.max_passage
 
@@ -188,8 +191,9 @@ class RawTextReader(tf.Module):
             tokens = tf.gather(sizes, ahead) * tf.range(1, tf.size(ahead, tf.int64) + 1)
             rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(tokens <= BATCH_TOKENS, tf.int32)), 1)]
             shown_here, asked_here = (_Rows(*(tf.gather(part, rows) for part in texts)) for texts in (shown, asked))
-            inputs = _inputs("passage", ids, shown_here) | _inputs("question", ids, asked_here)
-            logits = self._model(inputs)
+            stretches, passage_rows = unique_rows(*shown_here)
+            inputs = _inputs("passage", ids, _Rows(*stretches)) | _inputs("question", ids, asked_here)
+            logits = self._shared_model(inputs | {PASSAGE_ROWS: passage_rows})
             begins = tf.gather(splits, rows)
             places = tf.ragged.range(begins, begins + shown_here.lengths).flat_values[:, None]
             starts, ends = (

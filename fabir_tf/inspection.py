@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from fabir_tf.layers import ConvolutionalAttention, ProcessingLayer, ReductionLayer
+from fabir_tf.layers import DecoupledEncoder, InteractionLayer, ProcessingLayer
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.tokenizer import Tokens, tokenize
 from fabir_tf.reader import Reader
@@ -19,7 +19,7 @@ class Inspection:
     Attributes:
         question, passage: the tokens, in the order of the arrays' axes.
         start, end: float32 `(P,)`, the probability of each token to be the first or the last of the answer.
-        attention: float32 weights by layer and kind, queries before keys, the reduction layer first:
+        attention: float32 weights by layer and kind, queries before keys, in the order of the layers:
             `"processing_layer_3/cross_attention"` is `(heads, P, Q)`, `.../passage_self_attention` `(heads, P, P)` and
             `.../question_self_attention` `(heads, Q, Q)`. Empty for a model without such layers.
     """
@@ -76,45 +76,51 @@ def _inputs(reader: Reader, texts: dict[str, Tokens]) -> dict[str, np.ndarray]:
 
 
 def _all_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    attending = [layer for layer in model.layers if isinstance(layer, ProcessingLayer)]
+    attending = [layer for layer in model.layers if isinstance(layer, DecoupledEncoder | InteractionLayer)]
     if not attending:
         return {}
     # The same graph, cut open in front of every layer that attends.
-    opened = keras.Model(model.inputs, {layer.name: layer.input for layer in attending})
-    entering = opened(inputs, training=False)
-    return {
-        f"{layer.name}/{kind}": _as_array(weights)
-        for layer in attending
-        for kind, weights in _layer_weights(layer, *entering[layer.name]).items()
-    }
+    calls = {layer.name: [node.arguments for node in layer._inbound_nodes] for layer in attending}
+    tensors = {name: [arguments.keras_tensors for arguments in parts] for name, parts in calls.items()}
+    entering = keras.Model(model.inputs, tensors)(inputs, training=False)
+    found = {}
+    for layer in attending:
+        for arguments, values in zip(calls[layer.name], entering[layer.name], strict=True):
+            by_id = {id(tensor): value for tensor, value in zip(arguments.keras_tensors, values, strict=True)}
+            args, kwargs = arguments.fill_in(by_id)
+            weights = _encoder_weights if isinstance(layer, DecoupledEncoder) else _interaction_weights
+            found |= {f"{layer.name}/{kind}": _as_array(part) for kind, part in weights(layer, *args, **kwargs).items()}
+    return found
 
 
-def _layer_weights(layer: ProcessingLayer, passage, question, passage_mask, question_mask) -> dict:
+def _encoder_weights(layer: DecoupledEncoder, x, mask, text: str) -> dict:
+    x = x + layer.encode_wide(x)
+    return {f"{text}_self_attention": layer.self_attention.weigh(x, x, mask, mask)}
+
+
+def _interaction_weights(
+    layer: InteractionLayer,
+    passage,
+    question,
+    passage_encodings=None,
+    question_encodings=None,
+    *,
+    passage_mask,
+    question_mask,
+) -> dict:
     # The layer's own `call` up to its cross-attention, which nothing after it can change.
-    question_weights, question = _self_attention(layer, question, question_mask, layer.question_self_norm)
-    passage_weights, passage = _self_attention(layer, passage, passage_mask, layer.passage_self_norm)
+    found = {}
+    if isinstance(layer, ProcessingLayer):
+        attention = layer.self_attention
+        found["question_self_attention"] = attention.weigh(question, question, question_mask, question_mask)
+        found["passage_self_attention"] = attention.weigh(passage, passage, passage_mask, passage_mask)
+        question = layer.attend(question, question_mask, layer.question_self_norm)
+        passage = layer.attend(passage, passage_mask, layer.passage_self_norm)
     question = layer.question_feed_forward_norm(question, layer.question_feed_forward(question))
-    return {
-        "question_self_attention": question_weights,
-        "passage_self_attention": passage_weights,
-        "cross_attention": _weights(layer.cross_attention, passage, question, passage_mask, question_mask),
-    }
-
-
-def _self_attention(layer: ProcessingLayer, x, mask, norm: keras.layers.Layer):
-    attention = layer.self_attention
-    if isinstance(layer, ReductionLayer):
-        wide = layer.encode_wide(x)
-        weights = _weights(attention, x + wide, x + wide, mask, mask)
-        update, _ = attention(x, wide, layer.encode(x), mask)
-    else:
-        weights = _weights(attention, x, x, mask, mask)
-        update = attention(x, x, x, mask, mask)
-    return weights, norm(x, update)
-
-
-def _weights(attention: ConvolutionalAttention, queries, keys, query_mask, key_mask):
-    return attention.weigh(attention.score(queries, keys, query_mask, key_mask), query_mask, key_mask)
+    weights = layer.cross_attention.weigh(passage, question, passage_mask, question_mask)
+    if layer.cross_attention.softmax_axis == "query":
+        weights = ops.transpose(weights, (0, 1, 3, 2))
+    return found | {"cross_attention": weights}
 
 
 def _as_array(tensor) -> np.ndarray:

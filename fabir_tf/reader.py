@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -12,7 +14,8 @@ from fabir_tf.checkpoint import load_checkpoint
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.pipelines.batches import Rows, make_batches
+from fabir_tf.passage_sharing import PassageSharing
+from fabir_tf.pipelines.batches import Rows, make_shared_batches
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import Question, SquadData
@@ -26,6 +29,8 @@ WINDOW_OVERLAP = 128
 # Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
 BATCH_TOKENS = 12_000
 BATCH_ROWS = 128
+# Batches computed at once: a core that has done its part of an operation goes on with another batch.
+STREAMS = 2
 # Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
 LONGEST_QUESTION = 512
 
@@ -83,10 +88,8 @@ class Reader:
         self.config = config
         self.max_passage = max_passage
         # One trace for every batch and every length: shapes are left open.
-        signature = {t.name: tf.TensorSpec(t.shape, t.dtype, t.name) for t in model.inputs}
-        self._logits = tf.function(
-            lambda inputs: model(inputs, training=False), input_signature=[signature], autograph=False
-        )
+        sharing = PassageSharing(model)
+        self._logits = tf.function(sharing, input_signature=[sharing.signature], autograph=False)
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike, max_passage: int = 512) -> "Reader":
@@ -182,9 +185,8 @@ class Reader:
         asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
         batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
         done = 0
-        dataset = make_batches(encoded, rows, lambda: batches, max_question=LONGEST_QUESTION)
-        for batch, inputs in zip(batches, dataset, strict=True):
-            logits = self._logits(inputs)
+        dataset = make_shared_batches(encoded, rows, lambda: batches, LONGEST_QUESTION)
+        for batch, logits in zip(batches, self._logits_of(dataset), strict=True):
             start, end = logits["start_logits"].numpy(), logits["end_logits"].numpy()
             spans = [np.asarray(part) for part in decoder(start, end)]
             for i, row in enumerate(batch):
@@ -202,6 +204,17 @@ class Reader:
             spans = [np.asarray(part)[0] for part in decoder(*merged)]
             answers[question] = _answer(encoded.tokenised, question, *spans)
         return answers
+
+    def _logits_of(self, dataset: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, tf.Tensor]]:
+        """Logits of one batch after the other, those of the next batches being computed meanwhile."""
+        with ThreadPoolExecutor(STREAMS) as pool:
+            ahead = deque()
+            for inputs in dataset:
+                ahead.append(pool.submit(self._logits, inputs))
+                if len(ahead) > STREAMS:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
     def _rows(self, tokenised: TokenisedData) -> Rows:
         lengths = tokenised.passage_lengths[tokenised.question_passages]

@@ -4,8 +4,10 @@ from fabir_tf.layers.character_embedding import CharacterEmbedding
 from fabir_tf.layers.convolutional_attention import ConvolutionalAttention
 from fabir_tf.layers.convolutional_selector import ConvolutionalSelector
 from fabir_tf.layers.decoupled_attention import DecoupledAttention
+from fabir_tf.layers.decoupled_encoder import DecoupledEncoder
 from fabir_tf.layers.feed_forward import FeedForward
 from fabir_tf.layers.highway import Highway
+from fabir_tf.layers.interaction_layer import InteractionLayer
 from fabir_tf.layers.linear_selector import LinearSelector
 from fabir_tf.layers.position_encoding import PositionEncoding
 from fabir_tf.layers.processing_layer import ProcessingLayer
@@ -23,8 +25,10 @@ __all__ = [
     "ConvolutionalAttention",
     "ConvolutionalSelector",
     "DecoupledAttention",
+    "DecoupledEncoder",
     "FeedForward",
     "Highway",
+    "InteractionLayer",
     "LinearSelector",
     "PositionEncoding",
     "ProcessingLayer",

@@ -1,7 +1,12 @@
 import keras
 from keras import ops
 
-from fabir_tf.layers.masking import masked_softmax, zero_padding
+from fabir_tf.layers.masking import padding_bias, zero_padding
+from fabir_tf.layers.per_token import per_token
+
+
+def _swapped(x):
+    return ops.transpose(x, (0, 1, 3, 2))
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
@@ -106,29 +111,71 @@ class ConvolutionalAttention(keras.layers.Layer):
             )
 
     def call(self, queries, keys, values, query_mask, key_mask, training=None):
-        logits = self.score(queries, keys, query_mask, key_mask)
-        weights = self.weigh(logits, query_mask, key_mask)
+        weights = self.weigh(queries, keys, query_mask, key_mask)
         weights = self.drop(weights, training=training)
-        return self.output_map(self.apply_weights(weights, self.value_map(values)))
+        values = per_token(self.value_map, values)
+        return per_token(self.output_map, self.apply_weights(weights, values, query_mask, key_mask))
 
     def score(self, queries, keys, query_mask, key_mask):
-        """Convolved and scaled logits, `(batch, heads, queries, keys)`."""
+        """Convolved and scaled logits, the axis of the softmax last, as in `weigh`."""
         # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
-        queries = zero_padding(self.query_map(queries), query_mask) / self.head_dim**0.5
-        keys = zero_padding(self.key_map(keys), key_mask)
-        logits = ops.matmul(self._split_heads(queries), ops.transpose(self._split_heads(keys), (0, 1, 3, 2)))
-        return logits if self.kernel_size is None else self._convolve(logits)
+        keys = zero_padding(per_token(self.key_map, keys), key_mask)
+        queries = per_token(self.query_map, queries) / self.head_dim**0.5
+        # Along the queries only a kernel of several rows looks at a neighbour.
+        if self.kernel_size is not None and self.kernel_size[0] > 1:
+            queries = zero_padding(queries, query_mask)
+        return self._score(queries, keys)
 
-    def weigh(self, logits, query_mask, key_mask):
-        """Attention weights, `(batch, heads, queries, keys)`, 0 on every padded row and column."""
-        mask = ops.logical_and(query_mask[:, None, :, None], key_mask[:, None, None, :])
-        weights = masked_softmax(logits, mask, axis=-1 if self.softmax_axis == "key" else -2)
-        return ops.cast(weights, self.compute_dtype)
+    def weigh(self, queries, keys, query_mask, key_mask):
+        """Softmax of the logits, 0 on the padding of the axis that it runs over, which is the last one.
 
-    def apply_weights(self, weights, values):
-        """Each head's weighted sum of its part of `values`, the heads side by side."""
+        `(batch, heads, queries, keys)`, or `(batch, heads, keys, queries)` where `softmax_axis` is "query".
+        """
+        logits = ops.cast(self.score(queries, keys, query_mask, key_mask), "float32")
+        bias = padding_bias(key_mask if self.softmax_axis == "key" else query_mask)
+        return ops.cast(ops.softmax(logits + bias[:, None, None], axis=-1), self.compute_dtype)
+
+    def apply_weights(self, weights, values, query_mask, key_mask):
+        """Each head's weighted sum of its part of `values`, the heads side by side.
+
+        Padding on the axis that the softmax does not run over is taken out here, and all where a text is nothing else.
+        """
+        if self.softmax_axis == "key":
+            mixed = self._mix(weights, values)
+            return zero_padding(mixed, ops.logical_and(query_mask, ops.any(key_mask, axis=1, keepdims=True)))
+        values = zero_padding(values, ops.logical_and(key_mask, ops.any(query_mask, axis=1, keepdims=True)))
+        return self._mix(_swapped(weights), values)
+
+    def _mix(self, weights, values):
         mixed = ops.transpose(ops.matmul(weights, self._split_heads(values)), (0, 2, 1, 3))
         return ops.reshape(mixed, (*ops.shape(mixed)[:2], values.shape[-1]))
+
+    def _score(self, queries, keys):
+        if self.kernel_size is None or self.kernel_size[0] > 1:
+            logits = ops.matmul(self._split_heads(queries), _swapped(self._split_heads(keys)))
+            logits = logits if self.kernel_size is None else self._convolve(logits)
+            return logits if self.softmax_axis == "key" else _swapped(logits)
+        if self.depthwise:
+            queries, keys = self._split_heads(queries), self._split_heads(self._convolved_keys(keys, self.kernel))
+        else:
+            queries, keys = queries[:, None], self._mixed_keys(keys)
+        one, other = (queries, keys) if self.softmax_axis == "key" else (keys, queries)
+        return ops.matmul(one, _swapped(other))
+
+    def _mixed_keys(self, keys):
+        """Keys that give the convolved logits, `(batch, heads, keys, features)`, all features for each head.
+
+        A kernel of one row is linear along the keys, so it can be applied to them instead of to the logits, which are
+        many more: conv(U K^T)_g = U K_g^T with K_g[j] = concat_h sum_t H[t, h, g] K_h[j + t - w // 2].
+        """
+        return ops.stack(
+            [self._convolved_keys(keys, self.kernel[..., g : g + 1]) for g in range(self.num_heads)], axis=1
+        )
+
+    def _convolved_keys(self, keys, kernel):
+        """Keys convolved along the text, the features of a head all with its `1 x w` kernel."""
+        features = ops.repeat(ops.cast(kernel[0], keys.dtype), self.head_dim, axis=1)
+        return ops.depthwise_conv(keys, features, strides=1, padding="same", data_format="channels_last")
 
     def _convolve(self, logits):
         # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel has.

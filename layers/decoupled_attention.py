@@ -1,6 +1,7 @@
 import keras
 
 from fabir_tf.layers.convolutional_attention import ConvolutionalAttention
+from fabir_tf.layers.per_token import per_token
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
@@ -40,10 +41,14 @@ class DecoupledAttention(ConvolutionalAttention):
 
     def call(self, embeddings, wide_encodings, encodings, mask, training=None):
         x = embeddings + wide_encodings
-        weights = self.weigh(self.score(x, x, mask, mask), mask, mask)
-        weights = self.drop(weights, training=training)
-        embeddings = self.output_map(self.apply_weights(weights, self.value_map(embeddings)))
-        encodings = self.encoding_output_map(self.apply_weights(weights, self.encoding_value_map(encodings)))
+        weights = self.drop(self.weigh(x, x, mask, mask), training=training)
+        embeddings, encodings = (
+            per_token(output_map, self.apply_weights(weights, per_token(value_map, values), mask, mask))
+            for value_map, values, output_map in (
+                (self.value_map, embeddings, self.output_map),
+                (self.encoding_value_map, encodings, self.encoding_output_map),
+            )
+        )
         return embeddings, encodings
 
     def compute_output_shape(self, embeddings_shape, wide_encodings_shape, encodings_shape):

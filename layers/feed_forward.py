@@ -1,5 +1,7 @@
 import keras
 
+from fabir_tf.layers.per_token import per_token
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class FeedForward(keras.layers.Layer):
@@ -36,7 +38,7 @@ class FeedForward(keras.layers.Layer):
         self.output_map.build((*input_shape[:-1], self.hidden_dim))
 
     def call(self, x):
-        return self.output_map(self.hidden(x))
+        return per_token(self.output_map, per_token(self.hidden, x))
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -1,5 +1,7 @@
 import keras
 
+from fabir_tf.layers.per_token import per_token
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class Highway(keras.layers.Layer):
@@ -46,8 +48,8 @@ class Highway(keras.layers.Layer):
 
     def call(self, x):
         for transform, gate in zip(self.transforms, self.gates, strict=True):
-            g = gate(x)
-            x = x * g + (1 - g) * transform(x)
+            transformed = per_token(transform, x)
+            x = transformed + per_token(gate, x) * (x - transformed)
         return x
 
     def compute_output_shape(self, input_shape):

@@ -47,4 +47,18 @@ def zero_padding(x, mask):
     """
     mask = ops.reshape(mask, (*ops.shape(mask), *([1] * (len(x.shape) - 2))))
     # Not a product: 0 times a padding vector that holds an infinity would be no number.
-    return ops.where(mask, x, ops.zeros_like(x))
+    return ops.where(mask, x, ops.cast(0, x.dtype))
+
+
+def padding_bias(mask):
+    """What is added to logits so that a softmax gives padding the weight 0.
+
+    An addition is cheaper than a choice on logits that are much larger than the mask.
+
+    Args:
+        mask: boolean tensor of any shape, true on real tokens.
+
+    Returns:
+        A float32 tensor of that shape: 0 on real tokens, -1e9 on padding.
+    """
+    return ops.where(mask, 0.0, MASKED_LOGIT)

@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.per_token import per_token
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class WordEmbedding(keras.layers.Layer):
@@ -64,7 +66,7 @@ class WordEmbedding(keras.layers.Layer):
         self.projection.build((*input_shape, self.dim))
 
     def call(self, words):
-        return self.projection(self.look_up(words))
+        return per_token(self.projection, self.look_up(words))
 
     def look_up(self, words):
         """The table's rows before the linear map, `(batch, length, dim)`, zero on padding."""

@@ -25,7 +25,11 @@ VARIANTS = {
     "plain": {"attention_kernel": "none"},
 }
 # The order in which the oracle, like the paper, comes by them.
-REDUCTION = ("passage_self_attention", "question_self_attention", "cross_attention")
+REDUCTION = (
+    "decoupled_encoder/passage_self_attention",
+    "decoupled_encoder/question_self_attention",
+    "reduction_layer/cross_attention",
+)
 PROCESSING = ("question_self_attention", "passage_self_attention", "cross_attention")
 
 
@@ -55,7 +59,7 @@ def by_the_oracle(reader, monkeypatch):
         inputs[f"{name}_characters"] = reader.vocabulary.character_ids(words, reader.config.max_word_characters)[None]
     weights = {layer.name: layer_testing.weights_of(layer) for layer in reader.model.layers if layer.weights}
     logits = oracles.fabir(inputs, weights, reader.config.to_dict())
-    names = [f"reduction_layer/{kind}" for kind in REDUCTION]
+    names = [*REDUCTION]
     names += [f"processing_layer_{number}/{kind}" for number in (1, 2) for kind in PROCESSING]
     return [np.exp(oracles.log_softmax(part[0])) for part in logits], dict(zip(names, found, strict=True))
 

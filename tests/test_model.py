@@ -88,7 +88,8 @@ def test_parameter_count_by_part(published):
         "word_embedding": 10_100 + 100 * 50,
         "character_embedding": 4_100 + 8 * 306,
         "highway": 160_800,
-        "reduction_layer": 685_660,
+        "decoupled_encoder": 182_280,
+        "reduction_layer": 685_660 - 182_280,
         "processing_layer_1": 162_560,
         "processing_layer_2": 162_560,
         "processing_layer_3": 162_560,
@@ -183,25 +184,20 @@ def test_the_overrides_leave_no_field_at_its_default():
 
 
 def test_every_field_reaches_the_layers(overridden):
-    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "cross_softmax_axis": "key"}
-    attention |= {"cross_matching_start": False}
+    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True}
+    interaction = attention | {"cross_softmax_axis": "key", "cross_matching_start": False}
+    wide_dropout = {"attention_dropout": 1 - 0.7**3, "dropout": 1 - 0.85**3}
     expected = {
         "word_embedding": {"trainable_rows": 13, "frozen_rows": 19, "dim": 18},
         "character_embedding": {"rows": 17, "dim": 5, "kernel_size": 3, "filters": 12, "dropout": 0.5},
         "highway": {"depth": 1},
         "input_dropout": {"rate": 0.05},
-        "reduction_layer": attention
-        | {
-            "output_dim": 12,
-            "min_frequency": 1e-3,
-            "first_position": 7,
-            "encoding_dropout": 0.05,
-            "hidden_dim": 14,
-            "attention_dropout": 1 - 0.7**3,
-            "dropout": 1 - 0.85**3,
-        },
-        "processing_layer_1": attention | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
-        "processing_layer_2": attention | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
+        "decoupled_encoder": attention
+        | wide_dropout
+        | {"output_dim": 12, "min_frequency": 1e-3, "first_position": 7, "encoding_dropout": 0.05},
+        "reduction_layer": interaction | wide_dropout | {"output_dim": 12, "hidden_dim": 14},
+        "processing_layer_1": interaction | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
+        "processing_layer_2": interaction | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
         "selector": {"filters": 6, "kernel_size": 5, "dropout": 0.4},
     }
     for name, values in expected.items():

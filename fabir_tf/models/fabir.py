@@ -82,13 +82,18 @@ class FabirConfig(Config):
 
 def build_fabir(config: FabirConfig) -> keras.Model:
     """Builds FABIR; see `fabir_tf.build_model` for its inputs and outputs."""
-    amplified = config.dropout_amplification
     attention = {
         "num_heads": config.num_heads,
         "kernel_size": config.attention_kernel_size,
         "depthwise": config.attention_depthwise,
+    }
+    interaction = attention | {
         "cross_softmax_axis": {"column": "query", "row": "key"}[config.cross_attention],
         "cross_matching_start": config.cross_attention_start == "matching",
+    }
+    wide_dropout = {
+        "attention_dropout": 1 - config.attention_keep**config.dropout_amplification,
+        "dropout": 1 - config.sublayer_keep**config.dropout_amplification,
     }
 
     # === Layers ===
@@ -106,16 +111,21 @@ def build_fabir(config: FabirConfig) -> keras.Model:
     join = keras.layers.Concatenate(name="word_and_characters")
     highway = layers.Highway(config.highway_layers, name="highway")
     input_dropout = keras.layers.Dropout(1 - config.input_keep, name="input_dropout")
-    reduction_layer = layers.ReductionLayer(
+    encoder = layers.DecoupledEncoder(
         config.d_model,
         config.min_frequency,
         config.first_position,
         encoding_dropout=1 - config.input_keep,
-        hidden_dim=config.reduction_hidden_dim,
-        attention_dropout=1 - config.attention_keep**amplified,
-        dropout=1 - config.sublayer_keep**amplified,
-        name="reduction_layer",
+        name="decoupled_encoder",
         **attention,
+        **wide_dropout,
+    )
+    reduction_layer = layers.ReductionLayer(
+        config.d_model,
+        hidden_dim=config.reduction_hidden_dim,
+        name="reduction_layer",
+        **interaction,
+        **wide_dropout,
     )
     processing_layers = [
         layers.ProcessingLayer(
@@ -123,7 +133,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
             attention_dropout=1 - config.attention_keep,
             dropout=1 - config.sublayer_keep,
             name=f"processing_layer_{number}",
-            **attention,
+            **interaction,
         )
         for number in range(1, config.num_layers + 1)
     ]
@@ -131,17 +141,18 @@ def build_fabir(config: FabirConfig) -> keras.Model:
 
     # === Functional model ===
     inputs = {}
-    embedded, masks = {}, {}
+    embeddings, encodings, masks = {}, {}, {}
     for text in ("passage", "question"):
         words = keras.Input((None,), dtype="int32", name=f"{text}_words")
         characters = keras.Input((None, config.max_word_characters), dtype="int32", name=f"{text}_characters")
         inputs |= {words.name: words, characters.name: characters}
-        masks[text] = ops.not_equal(words, 0)
-        embedded[text] = input_dropout(highway(join([word_embedding(words), character_embedding(characters)])))
-    passage, question = embedded["passage"], embedded["question"]
-    for layer in (reduction_layer, *processing_layers):
-        passage, question = layer(passage, question, passage_mask=masks["passage"], question_mask=masks["question"])
-    start, end = selector(passage, passage_mask=masks["passage"])
+        masks[f"{text}_mask"] = mask = ops.not_equal(words, 0)
+        embedded = input_dropout(highway(join([word_embedding(words), character_embedding(characters)])))
+        embeddings[text], encodings[f"{text}_encodings"] = encoder(embedded, mask, text=text)
+    passage, question = reduction_layer(**embeddings, **encodings, **masks)
+    for layer in processing_layers:
+        passage, question = layer(passage, question, **masks)
+    start, end = selector(passage, passage_mask=masks["passage_mask"])
     return keras.Model(inputs, {"start_logits": start, "end_logits": end}, name="fabir")
 
 

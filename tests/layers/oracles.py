@@ -156,7 +156,7 @@ def residual_norm(x, update, weights, epsilon=1e-8):
     total = x + update
     centred = total - total.mean(axis=-1, keepdims=True)
     variance = (centred**2).mean(axis=-1, keepdims=True)
-    return weights["norm/gamma"] * centred / np.sqrt(variance + epsilon) + weights["norm/beta"]
+    return weights["gain"] * centred / np.sqrt(variance + epsilon) + weights["bias"]
 
 
 def after_self_attention(passage, question, passage_mask, question_mask, weights, num_heads, cross_axis):
@@ -188,36 +188,37 @@ def processing_layer(passage, question, passage_mask, question_mask, weights, nu
     return after_self_attention(passage, question, passage_mask, question_mask, weights, num_heads, cross_axis)
 
 
+def decoupled_encoder(
+    x, mask, weights, text, num_heads, output_dim, min_frequency=1e-4, first_position=500, encoding_scale=1.0
+):
+    """Figure 2, with a norm on each result. `encoding_scale` 0 is the layer when all encodings are dropped."""
+    wide, narrow = (
+        encoding_scale * position_encoding(x.shape[1], dim, min_frequency, first_position)[None]
+        for dim in (x.shape[2], output_dim)
+    )
+    narrow = np.repeat(narrow, len(x), axis=0)
+    update, encoding_update = decoupled_attention(x, wide, narrow, mask, part(weights, "attention"), num_heads)
+    embeddings = residual_norm(x, update, part(weights, f"{text}_self_norm"))
+    return embeddings, residual_norm(narrow, encoding_update, part(weights, f"{text}_encoding_norm"))
+
+
 def reduction_layer(
     passage,
     question,
+    passage_encodings,
+    question_encodings,
     passage_mask,
     question_mask,
     weights,
     num_heads,
     cross_axis="query",
-    min_frequency=1e-4,
-    first_position=500,
-    encoding_scale=1.0,
 ):
-    """Figure 1, middle. `encoding_scale` 0 is the layer without any position, as when all encodings are dropped."""
-    shared = part(weights, "decoupled_attention")
-    dim, output_dim = weights["reduction/kernel"].shape
-    embeddings, encodings = {}, {}
-    for text, x, mask in (("passage", passage, passage_mask), ("question", question, question_mask)):
-        wide, narrow = (
-            encoding_scale * position_encoding(x.shape[1], d, min_frequency, first_position)[None]
-            for d in (dim, output_dim)
-        )
-        narrow = np.repeat(narrow, len(x), axis=0)
-        update, encoding_update = decoupled_attention(x, wide, narrow, mask, shared, num_heads)
-        embeddings[text] = residual_norm(x, update, part(weights, f"{text}_self_norm"))
-        encodings[text] = residual_norm(narrow, encoding_update, part(weights, f"{text}_encoding_norm"))
+    """Figure 1, middle, after the decoupled attention."""
     passage, question = after_self_attention(
-        embeddings["passage"], embeddings["question"], passage_mask, question_mask, weights, num_heads, cross_axis
+        passage, question, passage_mask, question_mask, weights, num_heads, cross_axis
     )
     reduction = part(weights, "reduction")
-    return affine(passage, reduction) + encodings["passage"], affine(question, reduction) + encodings["question"]
+    return affine(passage, reduction) + passage_encodings, affine(question, reduction) + question_encodings
 
 
 def convolve_tokens(x, weights):
@@ -273,16 +274,30 @@ def fabir(inputs, weights, config):
         both = np.concatenate([words, characters], axis=-1)
         texts[text] = highway(both, weights["highway"], config["highway_layers"])
         masks[text] = inputs[f"{text}_words"] != 0
+    encoded = [
+        decoupled_encoder(
+            texts[text],
+            masks[text],
+            weights["decoupled_encoder"],
+            text,
+            config["num_heads"],
+            config["d_model"],
+            config["min_frequency"],
+            config["first_position"],
+        )
+        for text in ("passage", "question")
+    ]
+    (passage, passage_encodings), (question, question_encodings) = encoded
     state = reduction_layer(
-        texts["passage"],
-        texts["question"],
+        passage,
+        question,
+        passage_encodings,
+        question_encodings,
         masks["passage"],
         masks["question"],
         weights["reduction_layer"],
         config["num_heads"],
         axis,
-        config["min_frequency"],
-        config["first_position"],
     )
     for number in range(1, config["num_layers"] + 1):
         layer_weights = weights[f"processing_layer_{number}"]

@@ -29,7 +29,7 @@ def make_inputs(passage_lengths=(7, 4), question_lengths=(3, 5), seed=1):
 
 
 def make(inputs, **config):
-    return layer_testing.built(ProcessingLayer(HEADS, HIDDEN, **config), inputs)
+    return layer_testing.built(ProcessingLayer(num_heads=HEADS, hidden_dim=HIDDEN, **config), inputs)
 
 
 def oracle_of(variant):

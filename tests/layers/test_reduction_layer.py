@@ -1,17 +1,15 @@
-"""ReductionLayer: decoupled attention, the rest of a processing layer on the embeddings, and the linear map."""
+"""ReductionLayer: the texts meet on the embeddings; the linear map; the encodings."""
 
 import layer_testing
 import numpy as np
 import oracles
 import pytest
 
-from fabir_tf.layers import ReductionLayer
+from fabir_tf.layers import DecoupledEncoder, ReductionLayer
 
 HEADS, HIDDEN, INPUT_DIM, OUTPUT_DIM = 2, 11, 10, 6
 PASSAGE, QUESTION = 7, 5
-AXES = {"passage": "passage", "passage_mask": "passage", "question": "question", "question_mask": "question"}
-# Small positions: those from 500 cost float32 three digits of a sine, see test_published_positions.
-POSITIONS = {"min_frequency": 0.01, "first_position": 2}
+AXES = {f"{text}{kind}": text for text in ("passage", "question") for kind in ("", "_encodings", "_mask")}
 VARIANTS = [
     {},
     {"kernel_size": None},
@@ -25,23 +23,22 @@ def make_inputs(passage_lengths=(7, 4), question_lengths=(3, 5), seed=1):
     return {
         "passage": layer_testing.normal(batch, PASSAGE, INPUT_DIM, seed=seed),
         "question": layer_testing.normal(batch, QUESTION, INPUT_DIM, seed=seed + 1),
+        "passage_encodings": layer_testing.normal(batch, PASSAGE, OUTPUT_DIM, seed=seed + 2),
+        "question_encodings": layer_testing.normal(batch, QUESTION, OUTPUT_DIM, seed=seed + 3),
         "passage_mask": layer_testing.mask_of(passage_lengths, PASSAGE),
         "question_mask": layer_testing.mask_of(question_lengths, QUESTION),
     }
 
 
 def make(inputs, **config):
-    layer = ReductionLayer(OUTPUT_DIM, num_heads=HEADS, hidden_dim=HIDDEN, **(POSITIONS | config))
+    layer = ReductionLayer(OUTPUT_DIM, num_heads=HEADS, hidden_dim=HIDDEN, **config)
     return layer_testing.built(layer, inputs)
 
 
-def oracle_of(variant, **changes):
-    def oracle(weights, passage, question, passage_mask, question_mask):
+def oracle_of(variant):
+    def oracle(weights, **arrays):
         axis = variant.get("cross_softmax_axis", "query")
-        arguments = POSITIONS | changes
-        return oracles.reduction_layer(
-            passage, question, passage_mask, question_mask, weights, HEADS, axis, **arguments
-        )
+        return oracles.reduction_layer(**arrays, weights=weights, num_heads=HEADS, cross_axis=axis)
 
     return oracle
 
@@ -57,9 +54,8 @@ def assert_real_equal(outputs, expected, inputs, tolerance=2e-5):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    config = POSITIONS | {
+    config = {
         "output_dim": OUTPUT_DIM,
-        "encoding_dropout": 0.1,
         "num_heads": HEADS,
         "hidden_dim": HIDDEN,
         "kernel_size": (3, 5),
@@ -77,14 +73,6 @@ def test_conformance(policy):
 def test_forward(variant):
     inputs = make_inputs()
     layer_testing.check_forward(make(inputs, **variant), inputs, oracle_of(variant), real(inputs), tolerance=2e-5)
-
-
-def test_published_positions():
-    """From 500, down to 1e-4: the defaults."""
-    inputs = make_inputs()
-    layer = layer_testing.built(ReductionLayer(OUTPUT_DIM, num_heads=HEADS, hidden_dim=HIDDEN), inputs)
-    oracle = oracle_of({}, min_frequency=1e-4, first_position=500)
-    layer_testing.check_forward(layer, inputs, oracle, real(inputs), tolerance=1e-3)
 
 
 def test_gradients():
@@ -107,34 +95,23 @@ def test_the_question_does_not_see_the_passage():
     np.testing.assert_array_equal(layer_testing.run(layer, inputs)[1], layer_testing.run(layer, other)[1])
 
 
-def test_encoding_dropout_falls_on_both_encodings_before_the_layer():
-    inputs = make_inputs()
-    layer = make(inputs, encoding_dropout=1.0)
-    arrays = {name: value.astype("float64") if value.dtype.kind == "f" else value for name, value in inputs.items()}
-    expected = oracle_of({}, encoding_scale=0.0)(layer_testing.weights_of(layer), **arrays)
-    assert_real_equal(layer_testing.run(layer, inputs, training=True), expected, inputs)
-
-
 def test_sublayer_dropout_leaves_the_residual():
     """With every sublayer's output dropped only norms, the linear map and the encodings are left."""
     inputs = make_inputs()
     layer = make(inputs, dropout=1.0)
     weights = layer_testing.weights_of(layer)
     expected = []
-    for text, norms in (
-        ("passage", ("self_norm", "cross_norm", "feed_forward_norm")),
-        ("question", ("self_norm", "feed_forward_norm")),
-    ):
+    for text, norms in (("passage", ("cross_norm", "feed_forward_norm")), ("question", ("feed_forward_norm",))):
         x = inputs[text].astype("float64")
         for norm in norms:
             x = oracles.residual_norm(x, 0.0, oracles.part(weights, f"{text}_{norm}"))
-        encoding = oracles.position_encoding(x.shape[1], OUTPUT_DIM, **POSITIONS)[None]
-        encoding = oracles.residual_norm(encoding, 0.0, oracles.part(weights, f"{text}_encoding_norm"))
-        expected.append(oracles.affine(x, oracles.part(weights, "reduction")) + encoding)
+        expected.append(oracles.affine(x, oracles.part(weights, "reduction")) + inputs[f"{text}_encodings"])
     assert_real_equal(layer_testing.run(layer, inputs, training=True), expected, inputs)
 
 
 def test_published_parameters():
-    layer = ReductionLayer(100, num_heads=4, hidden_dim=400)
-    layer.build((None, None, 200), (None, None, 200))
-    assert layer_testing.parameters(layer) == 685_660
+    """With the encoder before it: the published 685,660."""
+    layer, encoder = ReductionLayer(100, num_heads=4, hidden_dim=400), DecoupledEncoder(100, num_heads=4)
+    layer.build((None, None, 200), (None, None, 200), (None, None, 100), (None, None, 100))
+    encoder.build((None, None, 200))
+    assert layer_testing.parameters(layer) + layer_testing.parameters(encoder) == 685_660
