@@ -107,7 +107,7 @@ def _compare_padding(reader, token_ids, data: SquadData) -> None:
     rows = Rows(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
     batches = [chosen[begin : begin + 16] for begin in range(0, len(chosen), 16)]
     equal, furthest = 0, 0.0
-    for batch, ids in zip(batches, make_batches(encoded, rows, lambda: batches), strict=True):
+    for batch, ids in zip(batches, make_batches(encoded, rows, batches), strict=True):
         ids = {name: values.numpy() for name, values in ids.items()}
         counts = {text: (ids[f"{text}_words"] != PADDING).sum(1, dtype=np.int32) for text in ("passage", "question")}
         together = token_ids(**_as_padded(ids, counts, random.integers(1, 40)))

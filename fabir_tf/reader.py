@@ -185,7 +185,7 @@ class Reader:
         asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
         batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
         done = 0
-        dataset = make_shared_batches(encoded, rows, lambda: batches, LONGEST_QUESTION)
+        dataset = make_shared_batches(encoded, rows, batches, LONGEST_QUESTION)
         for batch, logits in zip(batches, self._logits_of(dataset), strict=True):
             start, end = logits["start_logits"].numpy(), logits["end_logits"].numpy()
             spans = [np.asarray(part) for part in decoder(start, end)]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import sys
 import time
@@ -157,11 +158,8 @@ class _Session:
 
     def _fit(self, last_epoch: int) -> None:
         epoch, step = self.state["epoch"], self.state["step"]
-
-        def batches():
-            for number in range(epoch, last_epoch):
-                yield from self.groups.epoch(number)[step if number == epoch else 0 :]
-
+        epochs = [self.groups.epoch(number) for number in range(epoch, last_epoch)]
+        batches = itertools.islice(itertools.chain(*epochs), step, None)
         self.model.fit(
             make_batches(self.encoded, self.examples.rows, batches, self._targets),
             initial_epoch=epoch,

@@ -27,7 +27,7 @@ class Rows:
 def make_batches(
     encoded: EncodedData,
     rows: Rows,
-    batches: Callable[[], Iterable[np.ndarray]],
+    batches: Iterable[np.ndarray],
     targets: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]] | None = None,
 ) -> tf.data.Dataset:
     """A dataset of batches, in the given order, a passage for each question.
@@ -37,7 +37,7 @@ def make_batches(
     Args:
         encoded: the tokens and their ids.
         rows: what can be read.
-        batches: called for each pass over the dataset; gives int64 arrays of row numbers, one per batch.
+        batches: int64 arrays of row numbers, one per batch.
         targets: called with row numbers `(batch,)`, passage lengths `(batch,)` and the batch's width; gives the
             training targets.
 
@@ -58,7 +58,7 @@ def make_batches(
 
 
 def make_shared_batches(
-    encoded: EncodedData, rows: Rows, batches: Callable[[], Iterable[np.ndarray]], max_question: int
+    encoded: EncodedData, rows: Rows, batches: Iterable[np.ndarray], max_question: int
 ) -> tf.data.Dataset:
     """A dataset of batches, in the given order, each stretch of a passage once for all of its questions.
 
@@ -124,12 +124,17 @@ class _Tables:
         }
 
 
-def _mapped(batches: Callable[[], Iterable[np.ndarray]], look_up: Callable) -> tf.data.Dataset:
-    indices = tf.data.Dataset.from_generator(lambda: iter(batches()), output_signature=tf.TensorSpec((None,), tf.int64))
+def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset:
+    # The rows of all batches as one array: a Python generator would take turns with the training for the interpreter,
+    # and with it TensorFlow has the memory of every freed tensor given back, to be asked for again in the next step.
+    arrays = [np.zeros(0, np.int64), *batches]
+    rows, ends = tf.constant(np.concatenate(arrays)), np.cumsum([len(array) for array in arrays])
+    places = tf.data.Dataset.from_tensor_slices((ends[:-1], ends[1:]))
     options = tf.data.Options()
     # Its thread sleeps 10 ms, then 20, 40 ... and at times the end of the data waits until it wakes: 5 or 10 seconds.
     options.autotune.enabled = False
-    return indices.map(look_up, num_parallel_calls=2, deterministic=True).prefetch(4).with_options(options)
+    looked_up = places.map(lambda begin, end: look_up(rows[begin:end]), num_parallel_calls=2, deterministic=True)
+    return looked_up.prefetch(4).with_options(options)
 
 
 def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

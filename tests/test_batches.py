@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from fabir_tf.pipelines import batches as module
-from fabir_tf.pipelines.batches import Rows, make_batches
+from fabir_tf.pipelines.batches import Rows, make_batches, make_shared_batches
 from fabir_tf.pipelines.encoding import encode, tokenise
 from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.tokenizer import tokenize
@@ -58,7 +58,7 @@ def expected_batch(rows):
 
 
 def dataset(batches, **arguments):
-    return make_batches(ENCODED, ROWS, lambda: [np.array(batch, np.int64) for batch in batches], **arguments)
+    return make_batches(ENCODED, ROWS, [np.array(batch, np.int64) for batch in batches], **arguments)
 
 
 @pytest.mark.parametrize("rows", [[0], [4], [1, 0, 5], [6, 2, 3, 1], [0, 1, 2, 3, 4, 5, 6], [5, 5]])
@@ -94,6 +94,38 @@ def test_the_last_texts_window_is_not_read_past_the_end():
     assert inputs["question_words"].tolist() == [[7, 1, 0, 0, 0, 0, 0], [1, 1, 1, 6, 1, 1, 1]]
 
 
+@pytest.mark.parametrize(
+    ("rows", "passages", "places"),
+    [
+        ([0], [0], [0]),
+        ([5, 5, 5], [5], [0, 0, 0]),
+        # Two questions about one passage, read whole and from its tenth token on.
+        ([4, 3, 4, 1, 3], [4, 3, 1], [0, 1, 0, 2, 1]),
+        ([0, 6, 2, 0, 1], [0, 6, 2, 1], [0, 1, 2, 0, 3]),
+    ],
+)
+def test_a_shared_batch_has_each_stretch_once(rows, passages, places):
+    batches = [np.array(rows, np.int64)]
+    (inputs,) = make_shared_batches(ENCODED, ROWS, batches, max_question=60).as_numpy_iterator()
+    assert inputs.pop("passage_rows").tolist() == places
+    expected = {"passage": expected_batch(passages), "question": expected_batch(rows)}
+    for name, array in inputs.items():
+        np.testing.assert_array_equal(array, expected[name.split("_")[0]][name], err_msg=name)
+
+
+def test_stretches_that_begin_alike_are_kept_apart():
+    begins, lengths = tf.constant([7, 7, 0, 7, 0], tf.int64), tf.constant([3, 9, 3, 3, 9], tf.int64)
+    distinct, places = module.unique_rows(begins, lengths)
+    assert [part.numpy().tolist() for part in distinct] == [[7, 7, 0, 0], [3, 9, 3, 9]]
+    assert places.numpy().tolist() == [0, 1, 2, 0, 3]
+
+
+def test_a_question_is_cut_in_a_shared_batch():
+    batches = [np.array([0, 5], np.int64)]
+    (inputs,) = make_shared_batches(ENCODED, ROWS, batches, max_question=2).as_numpy_iterator()
+    np.testing.assert_array_equal(inputs["question_words"], expected_batch([0, 5])["question_words"][:, :2])
+
+
 def test_lengths_are_left_open():
     spec = dataset([[0], [1, 2]]).element_spec
     shapes = {name: part.shape.as_list() for name, part in spec.items()}
@@ -105,19 +137,16 @@ def test_lengths_are_left_open():
     }
 
 
-def test_batches_keep_their_order_and_are_asked_for_at_every_pass():
+def test_batches_keep_their_order_at_every_pass():
     rows = np.random.default_rng(1).integers(0, 7, 40)
-    passes = []
-
-    def batches():
-        passes.append(len(passes))
-        return [np.array([row], np.int64) for row in rows]
-
-    built = make_batches(ENCODED, ROWS, batches)
+    built = make_batches(ENCODED, ROWS, (np.array([row], np.int64) for row in rows))
     for _ in range(2):
         found = [inputs["passage_words"][0].tolist() for inputs in built.as_numpy_iterator()]
         assert found == [expected_batch([row])["passage_words"][0].tolist() for row in rows]
-    assert passes == [0, 1]
+
+
+def test_no_batches():
+    assert list(make_batches(ENCODED, ROWS, [])) == []
 
 
 def test_targets_are_given_rows_passage_lengths_and_the_width():
