@@ -22,13 +22,15 @@ from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.pipelines.windows import merge_windows, window_offsets
+from fabir_tf.precision import dtype_policy
 from fabir_tf.run_directory import RunDirectory
+from fabir_tf.training_config import POLICIES
 
 # Tokens that neighbouring windows of a long passage share at most: room for any answer with its surroundings.
 WINDOW_OVERLAP = 128
 # Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
-BATCH_TOKENS = 12_000
-BATCH_ROWS = 128
+BATCH_TOKENS = 24_000
+BATCH_ROWS = 256
 # Batches computed at once: a core that has done its part of an operation goes on with another batch.
 STREAMS = 2
 # Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
@@ -92,25 +94,30 @@ class Reader:
         self._logits = tf.function(sharing, input_signature=[sharing.signature], autograph=False)
 
     @classmethod
-    def load(cls, run_dir: str | os.PathLike, max_passage: int = 512) -> "Reader":
+    def load(cls, run_dir: str | os.PathLike, max_passage: int = 512, precision: str = "float32") -> "Reader":
         """Loads the best checkpoint of a run.
 
         Args:
             run_dir: what `fabir-train` wrote.
             max_passage: passages of more tokens are read in overlapping windows.
+            precision: the layers' dtype policy, whatever the run was trained with: "float32", "mixed_bfloat16" or
+                "mixed_float16". Softmax, norms and logits are float32 in each.
 
         Returns:
             The reader.
 
         Raises:
-            UserError: a file of the run is missing or damaged.
+            UserError: a file of the run is missing or damaged, or the precision is unknown.
         """
+        if precision not in POLICIES:
+            raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
         run = RunDirectory(run_dir)
         config = run.read_model_config()
         vectors = load_saved_vectors(run.vocabulary)
         vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
         _expect_sizes(run, config, vectors, vocabulary)
-        model = build_model(config)
+        with dtype_policy(precision):
+            model = build_model(config)
         set_frozen_table(model, vectors.table)
         load_checkpoint(run.best, model, optimizer=False)
         return cls(model, vocabulary, config, max_passage)

@@ -23,6 +23,7 @@ from fabir_tf.pipelines.files import naming, write_text
 from fabir_tf.pipelines.length_groups import LengthGroups
 from fabir_tf.pipelines.targets import border_targets
 from fabir_tf.pipelines.vectors import WordVectors
+from fabir_tf.precision import dtype_policy
 from fabir_tf.preparation import PreparedRun, prepare_run
 from fabir_tf.reader import Reader, set_frozen_table
 from fabir_tf.run_directory import RunDirectory
@@ -82,7 +83,7 @@ def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: Word
     keras.utils.set_random_seed(training.seed)
     if training.deterministic:
         tf.config.experimental.enable_op_determinism()
-    with _policy(training.dtype_policy):
+    with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_table(model, vectors.table)
     optimizer = keras.optimizers.Adam(
@@ -102,16 +103,6 @@ def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: Word
     logits = {name: tf.zeros((1, 2)) for name in model.output}
     model.compute_loss(y=logits, y_pred=logits)
     return model
-
-
-@contextmanager
-def _policy(name: str) -> Iterator[None]:
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def _trainable(model: keras.Model) -> int:

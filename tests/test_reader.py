@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -352,3 +353,25 @@ def test_of_a_very_long_question_the_beginning_is_read(reader, monkeypatch):
     passage = DATA.passages[0]
     assert reader.answer("Who built the mill there?", passage) == reader.answer("Who built the", passage)
     assert reader.answer("Who built the", passage) != reader.answer("Who built", passage)
+
+
+# === Precision ===
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_reads_nearly_alike(precision, tiny_run):
+    """The weights of one run; answers may differ where two spans are nearly alike, probabilities in the third digit."""
+    whole, half = (Reader.load(tiny_run.path, precision=name) for name in ("float32", precision))
+    assert half.model.get_layer("highway").compute_dtype == precision.removeprefix("mixed_")
+    assert keras.config.dtype_policy().name == "float32"
+    question, passage = "Who built the mill?", "The old mill was built by Anna Keld in 1712."
+    logits = [logits_of(reader, question, passage) for reader in (whole, half)]
+    for one, other in zip(*logits, strict=True):
+        assert one.dtype == other.dtype == np.float32
+        np.testing.assert_allclose(other, one, atol=0.15)
+        assert (one != other).any()
+
+
+def test_an_unknown_precision_is_refused(tiny_run):
+    with pytest.raises(UserError, match=r"precision must be one of float32, mixed_bfloat16, .*, found 'half'"):
+        Reader.load(tiny_run.path, precision="half")

@@ -13,7 +13,7 @@ from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, naming
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
-from fabir_tf.training_config import DataOptions
+from fabir_tf.training_config import POLICIES, DataOptions
 
 
 def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
@@ -126,6 +126,12 @@ def _fail(message: str) -> None:
         _drop_output()
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)
+
+
+def define_reading_flags() -> None:
+    """Flags that say how a trained reader reads."""
+    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
+    flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, whatever the run was trained with.")
 
 
 def define_data_flags() -> None:

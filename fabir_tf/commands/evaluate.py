@@ -30,7 +30,7 @@ def define_flags() -> None:
     flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
     flags.DEFINE_string("output_file", None, "Where to write the run's predictions, in the official format.")
     flags.DEFINE_string("report_file", None, "Where to write the figures, as JSON.")
-    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
+    cli.define_reading_flags()
     cli.define_data_flags()
 
 
@@ -86,7 +86,7 @@ def _score_file(values: flags.FlagValues) -> dict:
 def _score_run(values: flags.FlagValues) -> dict:
     from fabir_tf.reader import Reader
 
-    reader = Reader.load(values.run_dir, values.max_passage)
+    reader = Reader.load(values.run_dir, values.max_passage, values.precision)
     data = _load(values)
     tokenised = tokenise(data, cli.data_options(values).cache_dir, cli.to_stderr)
     tokens = [tokenised.texts.tokens_of(passage) for passage in range(len(data.passages))]

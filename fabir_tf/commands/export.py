@@ -26,7 +26,7 @@ def define_flags() -> None:
         "version", None, "Number of the version; the one after the latest when not given.", lower_bound=1
     )
     flags.DEFINE_integer("n_best", 5, "Spans given per question.", lower_bound=1, upper_bound=100)
-    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
+    cli.define_reading_flags()
     flags.DEFINE_string(
         "calibration_dataset",
         None,
@@ -48,7 +48,7 @@ def main(values: flags.FlagValues) -> None:
     # What is wrong is told now, and not after the calibration, which may take minutes.
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values)
-    reader = Reader.load(values.run_dir, values.max_passage)
+    reader = Reader.load(values.run_dir, values.max_passage, values.precision)
     expect_writable(folder)
     calibration = calibrate(reader, data, cli.show_progress) if data else None
     if calibration:

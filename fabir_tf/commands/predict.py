@@ -34,7 +34,7 @@ def define_flags() -> None:
     flags.DEFINE_string("input_file", None, "SQuAD-like JSON or JSON lines instead; - is standard input.")
     flags.DEFINE_string("output_file", None, "Where to write the answers; standard output when empty.")
     flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1, upper_bound=1000)
-    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
+    cli.define_reading_flags()
 
 
 def main(values: flags.FlagValues) -> None:
@@ -53,7 +53,7 @@ def main(values: flags.FlagValues) -> None:
     records = [_asked_record(values)] if asked else _input_records(values.input_file)
     from fabir_tf.reader import Reader
 
-    reader = Reader.load(values.run_dir, values.max_passage)
+    reader = Reader.load(values.run_dir, values.max_passage, values.precision)
     written, failed = 0, 0
     with _output(values.output_file) as file:
         for line in _answers(reader, records, values.n_best):
