@@ -1,6 +1,6 @@
 """Compares the speed of this tree with that of an earlier commit, turn by turn.
 
-    python benchmarks/against_commit.py --commit=5d6eca7 --dataset=dev-v1.1.json --train_dataset=train-1500.json
+    python benchmarks/against_commit.py --commit=bc0caf7 --dataset=dev-v1.1.json --train_dataset=train-1500.json
 
 Both versions run in processes of their own, with weights as they begin, and take turns on the same questions, so that
 what else the machine does falls on both. Printed are medians, the spread, and the median of the turns' ratios.

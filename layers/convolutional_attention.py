@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from fabir_tf.layers.masking import padding_bias, zero_padding
+from fabir_tf.layers.masking import masked_softmax, zero_padding
 from fabir_tf.layers.per_token import per_token
 
 
@@ -121,19 +121,19 @@ class ConvolutionalAttention(keras.layers.Layer):
         # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
         keys = zero_padding(per_token(self.key_map, keys), key_mask)
         queries = per_token(self.query_map, queries) / self.head_dim**0.5
-        # Along the queries only a kernel of several rows looks at a neighbour.
-        if self.kernel_size is not None and self.kernel_size[0] > 1:
+        # A query is looked at together with others by a kernel of several rows and by a softmax over the queries.
+        if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
             queries = zero_padding(queries, query_mask)
-        return self._score(queries, keys)
+        return self._convolved_logits(queries, keys)
 
     def weigh(self, queries, keys, query_mask, key_mask):
         """Softmax of the logits, 0 on the padding of the axis that it runs over, which is the last one.
 
         `(batch, heads, queries, keys)`, or `(batch, heads, keys, queries)` where `softmax_axis` is "query".
         """
-        logits = ops.cast(self.score(queries, keys, query_mask, key_mask), "float32")
-        bias = padding_bias(key_mask if self.softmax_axis == "key" else query_mask)
-        return ops.cast(ops.softmax(logits + bias[:, None, None], axis=-1), self.compute_dtype)
+        logits = self.score(queries, keys, query_mask, key_mask)
+        mask = key_mask if self.softmax_axis == "key" else query_mask
+        return ops.cast(masked_softmax(logits, mask[:, None, None]), self.compute_dtype)
 
     def apply_weights(self, weights, values, query_mask, key_mask):
         """Each head's weighted sum of its part of `values`, the heads side by side.
@@ -150,7 +150,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         mixed = ops.transpose(ops.matmul(weights, self._split_heads(values)), (0, 2, 1, 3))
         return ops.reshape(mixed, (*ops.shape(mixed)[:2], values.shape[-1]))
 
-    def _score(self, queries, keys):
+    def _convolved_logits(self, queries, keys):
         if self.kernel_size is None or self.kernel_size[0] > 1:
             logits = ops.matmul(self._split_heads(queries), _swapped(self._split_heads(keys)))
             logits = logits if self.kernel_size is None else self._convolve(logits)

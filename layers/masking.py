@@ -6,20 +6,20 @@ from keras import ops
 MASKED_LOGIT = -1e9
 
 
-def masked_softmax(logits, mask, axis: int):
-    """Softmax in float32 over the real entries of one axis.
+def masked_softmax(logits, mask):
+    """Softmax in float32 over the last axis, padding left out.
 
     Args:
-        logits: float tensor of any shape.
+        logits: float tensor of any shape; those of padding must be far below 1e9.
         mask: boolean tensor that broadcasts against `logits`, true on real entries.
-        axis: the axis along which the weights of the real entries sum to 1.
 
     Returns:
-        A float32 tensor shaped like `logits`. A masked entry is exactly 0; where an axis holds no real entry all its
-        weights are 0.
+        A float32 tensor shaped like `logits`, its last axis summing to 1. A masked entry is exactly 0, except where an
+        axis holds no real entry: there all entries are alike.
     """
-    logits = mask_logits(logits, mask)
-    return ops.where(mask, ops.softmax(logits, axis=axis), 0.0)
+    # A sum, because a choice takes longer on logits that are much larger than the mask.
+    bias = ops.where(mask, 0.0, MASKED_LOGIT)
+    return ops.softmax(ops.cast(logits, "float32") + bias, axis=-1)
 
 
 def mask_logits(logits, mask):
@@ -48,17 +48,3 @@ def zero_padding(x, mask):
     mask = ops.reshape(mask, (*ops.shape(mask), *([1] * (len(x.shape) - 2))))
     # Not a product: 0 times a padding vector that holds an infinity would be no number.
     return ops.where(mask, x, ops.cast(0, x.dtype))
-
-
-def padding_bias(mask):
-    """What is added to logits so that a softmax gives padding the weight 0.
-
-    An addition is cheaper than a choice on logits that are much larger than the mask.
-
-    Args:
-        mask: boolean tensor of any shape, true on real tokens.
-
-    Returns:
-        A float32 tensor of that shape: 0 on real tokens, -1e9 on padding.
-    """
-    return ops.where(mask, 0.0, MASKED_LOGIT)

@@ -179,6 +179,18 @@ def test_padding_in_self_attention(variant):
     layer_testing.check_padding(make(inputs, **variant), inputs, lengths, dict.fromkeys(inputs, "text"), ["text"])
 
 
+@variants()
+@pytest.mark.parametrize("garbage", [np.inf, np.nan])
+def test_queries_and_keys_of_padding_may_hold_anything(variant, garbage):
+    inputs = cross_inputs()
+    layer = make(inputs, **variant)
+    (expected,) = layer_testing.run(layer, inputs)
+    for name, mask in (("queries", "query_mask"), ("keys", "key_mask")):
+        inputs[name][~inputs[mask]] = garbage
+    (found,) = layer_testing.run(layer, inputs)
+    np.testing.assert_array_equal(found[inputs["query_mask"]], expected[inputs["query_mask"]])
+
+
 def test_by_hand():
     """One head, one feature, a 1x3 kernel [2, 1, 0]: each logit is twice its left neighbour plus itself.
 
