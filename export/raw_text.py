@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.layers.masking import MASKED_LOGIT
-from fabir_tf.passage_sharing import PASSAGE_ROWS, PassageSharing
-from fabir_tf.pipelines.batches import unique_rows
+from fabir_tf.passage_sharing import PassageSharing
+from fabir_tf.pipelines.batches import PASSAGE_ROWS, unique_rows
 from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows

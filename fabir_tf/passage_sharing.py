@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-PASSAGE_ROWS = "passage_rows"
+from fabir_tf.pipelines.batches import PASSAGE_ROWS
 
 
 class PassageSharing:

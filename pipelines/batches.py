@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from fabir_tf.pipelines.encoding import EncodedData
 
+PASSAGE_ROWS = "passage_rows"
+"""Input of a shared batch: the place of each question's passage among its passages."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
@@ -73,7 +76,7 @@ def make_shared_batches(
 
     def look_up(batch):
         stretches, passage_rows = unique_rows(*tables.passages(batch))
-        return tables.ids("passage", *stretches) | tables.question_ids(batch) | {"passage_rows": passage_rows}
+        return tables.ids("passage", *stretches) | tables.question_ids(batch) | {PASSAGE_ROWS: passage_rows}
 
     return _mapped(batches, look_up)
 

@@ -9,7 +9,6 @@ name, in the order of the layer's `call`. Float arrays are float32, ids int32, m
 - `check_padding`: nothing that stands under a mask, nor how much of it, changes a real token's output.
 """
 
-import contextlib
 import functools
 import inspect
 import json
@@ -81,17 +80,6 @@ def name_of(weight, root):
 
 def parameters(layer):
     return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
-
-
-@contextlib.contextmanager
-def global_policy(name):
-    """Every layer made inside has this dtype policy unless it is given one."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 # === Calls and gradients, on whichever backend ===

@@ -6,6 +6,7 @@ import oracles
 import pytest
 
 from fabir_tf.layers import SpanDecoder
+from fabir_tf.precision import dtype_policy
 
 PADDING = np.float32(-1e9)
 
@@ -40,7 +41,7 @@ def test_conformance(policy):
         logits[1, 7:] = PADDING
         logits[2] = PADDING
     config = {"max_answer": 4, "n_best": 5}
-    with layer_testing.global_policy(policy):
+    with dtype_policy(policy):
         layer_testing.run_layer_test(
             SpanDecoder, config, inputs, policy=None, output_dtypes=["int32", "int32", "float32"]
         )
@@ -163,7 +164,7 @@ def test_mixed_precision_decodes_in_float32(policy):
     """Logits that differ in the fifth digit: half precision would see ties."""
     start, end = 5.0 + random_logits(31, 17, seed=1, scale=1e-3), 5.0 + random_logits(31, 17, seed=2, scale=1e-3)
     wanted = decode(start, end, 4, 3)
-    with layer_testing.global_policy(policy):
+    with dtype_policy(policy):
         found = decode(start, end, 4, 3)
         asked_for_by_name = decode(start, end, 4, 3, dtype=policy)
     for spans in (found, asked_for_by_name):

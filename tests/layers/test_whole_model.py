@@ -7,6 +7,7 @@ import oracles
 import pytest
 
 import fabir_tf
+from fabir_tf.precision import dtype_policy
 
 SMALL = {
     "trainable_words": 3,
@@ -157,7 +158,7 @@ def test_parameters_of_other_vocabularies(trainable_words, characters):
 def test_logits_are_float32_in_mixed_precision(policy):
     """One row is padding alone."""
     inputs = make_inputs([11, 0], [3, 0])
-    with layer_testing.global_policy(policy):
+    with dtype_policy(policy):
         model = small_model(num_layers=0)
     outputs = layer_testing.runner(model)(inputs)
     for logits in outputs.values():
@@ -173,7 +174,7 @@ def test_it_learns_and_is_saved(tmp_path):
     config = SMALL | {"num_layers": 0, "selector_filters": 16} | dict.fromkeys(keep, 1.0)
     inputs = make_inputs([11, 9, 0], [3, 5, 0])
     targets = {"start_logits": np.array([7, 2, 0]), "end_logits": np.array([9, 3, 0])}
-    with layer_testing.global_policy("mixed_float16"):
+    with dtype_policy("mixed_float16"):
         model = compiled(fabir_tf.build_model(**config), keras.optimizers.Adam(0.01))
     before = model.get_weights()
     losses = [total_loss(model.train_on_batch(inputs, targets)) for _ in range(60)]
