@@ -43,6 +43,10 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
         ("--run_dir={run} --export_dir={run}/config.json --calibration_dataset=none", ["config.json"]),
         ("--run_dir={run} --export_dir=new --n_best=0", ["--n_best=0"]),
         ("--run_dir={run} --export_dir=new --version=0", ["--version=0"]),
+        (
+            "--run_dir={run} --export_dir=new --precision=half",
+            ["--precision=half: expected one of float32, mixed_bfloat16, mixed_float16"],
+        ),
     ],
 )
 def test_mistakes(commands, tiny_run, arguments, parts):

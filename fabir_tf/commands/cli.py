@@ -95,7 +95,9 @@ def _without_python(error: flags.IllegalFlagValueError) -> str:
         return str(error)
     flag = flags.FLAGS[found[1]]
     given = str(error).removeprefix("flag ").removesuffix(f": {error.__context__}")
-    return f"{given}: expected {'true or false' if flag.boolean else flag.parser.syntactic_help}"
+    if flag.boolean:
+        return f"{given}: expected true or false"
+    return f"{given}: expected {flag.parser.syntactic_help or 'one of ' + ', '.join(flag.parser.enum_values)}"
 
 
 def _sentence(error: Exception) -> str:
