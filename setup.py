@@ -54,6 +54,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            "fabir-prepare = fabir_tf.commands.prepare:run",
             "fabir-train = fabir_tf.commands.train:run",
             "fabir-evaluate = fabir_tf.commands.evaluate:run",
             "fabir-predict = fabir_tf.commands.predict:run",

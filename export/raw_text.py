@@ -8,10 +8,11 @@ import tensorflow as tf
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.layers.masking import MASKED_LOGIT
 from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.batches import PASSAGE_ROWS, unique_rows
+from fabir_tf.pipelines.batches import unique_rows
 from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
+from fabir_tf.pipelines.rows import PASSAGE_ROWS
 from fabir_tf.pipelines.vocabulary import PADDING
 from fabir_tf.reader import BATCH_ROWS, BATCH_TOKENS, LONGEST_QUESTION, WINDOW_OVERLAP, Reader
 

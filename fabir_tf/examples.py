@@ -14,9 +14,9 @@ from fabir_tf.pipelines.alignment import (
     reachable_score,
     span_text,
 )
-from fabir_tf.pipelines.batches import Rows
 from fabir_tf.pipelines.encoding import TokenisedData
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.rows import Rows
 
 
 @dataclasses.dataclass(frozen=True)

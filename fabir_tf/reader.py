@@ -2,22 +2,19 @@
 
 import dataclasses
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
-import tensorflow as tf
 
+from fabir_tf.backends import backend
 from fabir_tf.checkpoint import load_checkpoint
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.batches import Rows, make_shared_batches
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.rows import Rows, encode_rows
 from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
@@ -31,8 +28,6 @@ WINDOW_OVERLAP = 128
 # Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
 BATCH_TOKENS = 24_000
 BATCH_ROWS = 256
-# Batches computed at once: a core that has done its part of an operation goes on with another batch.
-STREAMS = 2
 # Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
 LONGEST_QUESTION = 512
 
@@ -89,9 +84,7 @@ class Reader:
         self.vocabulary = vocabulary
         self.config = config
         self.max_passage = max_passage
-        # One trace for every batch and every length: shapes are left open.
-        sharing = PassageSharing(model)
-        self._logits = tf.function(sharing, input_signature=[sharing.signature], autograph=False)
+        self._logits = backend.Logits(model)
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike, max_passage: int = 512, precision: str = "float32") -> "Reader":
@@ -192,9 +185,9 @@ class Reader:
         asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
         batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
         done = 0
-        dataset = make_shared_batches(encoded, rows, batches, LONGEST_QUESTION)
-        for batch, logits in zip(batches, self._logits_of(dataset), strict=True):
-            start, end = logits["start_logits"].numpy(), logits["end_logits"].numpy()
+        found = self._logits(encode_rows(encoded, rows, LONGEST_QUESTION), batches)
+        for batch, logits in zip(batches, found, strict=True):
+            start, end = logits["start_logits"], logits["end_logits"]
             spans = [np.asarray(part) for part in decoder(start, end)]
             for i, row in enumerate(batch):
                 question, length = int(rows.questions[row]), int(rows.lengths[row])
@@ -211,17 +204,6 @@ class Reader:
             spans = [np.asarray(part)[0] for part in decoder(*merged)]
             answers[question] = _answer(encoded.tokenised, question, *spans)
         return answers
-
-    def _logits_of(self, dataset: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, tf.Tensor]]:
-        """Logits of one batch after the other, those of the next batches being computed meanwhile."""
-        with ThreadPoolExecutor(STREAMS) as pool:
-            ahead = deque()
-            for inputs in dataset:
-                ahead.append(pool.submit(self._logits, inputs))
-                if len(ahead) > STREAMS:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
 
     def _rows(self, tokenised: TokenisedData) -> Rows:
         lengths = tokenised.passage_lengths[tokenised.question_passages]

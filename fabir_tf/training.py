@@ -11,17 +11,17 @@ from contextlib import contextmanager
 
 import keras
 import numpy as np
-import tensorflow as tf
 
+from fabir_tf.backends import backend
+from fabir_tf.border_loss import BorderLoss
 from fabir_tf.checkpoint import load_checkpoint, save_checkpoint
 from fabir_tf.evaluation import predictions_of, score
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.pipelines.batches import make_batches
+from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import naming, write_text
 from fabir_tf.pipelines.length_groups import LengthGroups
-from fabir_tf.pipelines.targets import border_targets
 from fabir_tf.pipelines.vectors import WordVectors
 from fabir_tf.precision import dtype_policy
 from fabir_tf.preparation import PreparedRun, prepare_run
@@ -70,19 +70,19 @@ def train(
         resume,
         log,
     )
-    model = _compiled_model(prepared.model_config, prepared.training, prepared.vectors)
-    vocabulary = prepared.vocabulary
+    trainer = _compiled_model(prepared.model_config, prepared.training, prepared.data.vectors)
+    vocabulary = prepared.data.vocabulary
     log(
-        f"{_trainable(model):,} trainable parameters; {vocabulary.trainable_rows:,} trained words, "
+        f"{_trainable(trainer):,} trainable parameters; {vocabulary.trainable_rows:,} trained words, "
         f"{vocabulary.character_rows:,} characters, {vocabulary.frozen_rows:,} word vectors"
     )
-    return _Session(prepared, model, log).run_epochs()
+    return _Session(prepared, trainer, log).run_epochs()
 
 
-def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: WordVectors) -> keras.Model:
+def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: WordVectors) -> PassageSharing:
     keras.utils.set_random_seed(training.seed)
     if training.deterministic:
-        tf.config.experimental.enable_op_determinism()
+        backend.make_deterministic()
     with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_table(model, vectors.table)
@@ -97,12 +97,14 @@ def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: Word
     )
     if training.dtype_policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    losses = {name: keras.losses.CategoricalCrossentropy(from_logits=True) for name in model.output}
-    model.compile(optimizer, losses, jit_compile=training.jit_compile)
+    smoothing = (training.smoothing, training.smoothing_amount, training.smoothing_deviation)
+    losses = {name: BorderLoss(*smoothing) for name in model.output}
+    trainer = PassageSharing(model)
+    trainer.compile(optimizer, losses, jit_compile=backend.compiles_with_xla(training.jit_compile))
     # Makes the losses' variables: made inside the training step, they would have it traced twice.
-    logits = {name: tf.zeros((1, 2)) for name in model.output}
-    model.compute_loss(y=logits, y_pred=logits)
-    return model
+    borders = {name: np.array([[0, 1]]) for name in model.output}
+    trainer.compute_loss(y=borders, y_pred={name: np.zeros((1, 2), "float32") for name in model.output})
+    return trainer
 
 
 def _trainable(model: keras.Model) -> int:
@@ -112,36 +114,43 @@ def _trainable(model: keras.Model) -> int:
 class _Session:
     """One process's share of a run: the state that a checkpoint holds, and what is done with it."""
 
-    def __init__(self, prepared: PreparedRun, model: keras.Model, log: Callable[[str], None]):
+    def __init__(self, prepared: PreparedRun, trainer: PassageSharing, log: Callable[[str], None]):
         self.run = prepared.run
         self.training = prepared.training
-        self.encoded = prepared.encoded
-        self.examples = prepared.examples
-        self.eval_encoded = prepared.eval_encoded
+        self.rows = prepared.data.rows
+        self.borders = prepared.data.borders
+        self.eval_encoded = prepared.data.eval_encoded
         self.resuming = prepared.resuming
-        self.model = model
-        self.reader = Reader(model, prepared.vocabulary, prepared.model_config)
+        self.trainer = trainer
+        self.model = trainer.model
+        self.reader = Reader(self.model, prepared.data.vocabulary, prepared.model_config)
         self.log = log
         # `seconds` counts training time of the epoch at hand, over all the processes that worked on it.
         self.state = {"epoch": 0, "step": 0, "seconds": 0.0, "loss": None}
         self.state |= {"best_f1": -1.0, "best_epoch": 0, "epochs": []}
-        lengths = self.examples.rows.lengths
-        self.groups = LengthGroups(lengths, self.training.batch_size, self.training.length_groups, self.training.seed)
+        self.groups = LengthGroups(
+            self.rows.passage_lengths,
+            self.training.batch_size,
+            self.training.length_groups,
+            self.training.seed,
+            # Training reads passages from their first token on, which therefore tells them apart.
+            self.rows.passage_starts if self.training.batching == "passages" else None,
+        )
         self.steps_per_epoch = self.groups.batches_per_epoch
 
     def run_epochs(self) -> dict:
         if self.resuming:
-            self.state = load_checkpoint(self.run.last, self.model)
+            self.state = load_checkpoint(self.run.last, self.trainer)
             epoch, step = self.state["epoch"] + 1, self.state["step"]
             self.log(f"resuming at epoch {epoch}, step {step:,} of {self.steps_per_epoch:,}")
         else:
-            self.log(f"{len(self.examples.firsts):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
+            self.log(f"{len(self.borders):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
             self.finish_epoch(loss=None)
         # A resumed epoch has fewer steps than the others, and Keras takes one number for all of a fit.
         if self.state["step"]:
             self._fit(self.state["epoch"] + 1)
             # Keras ends a fit by putting the averages, where they are kept, in place of the weights.
-            load_checkpoint(self.run.last, self.model)
+            load_checkpoint(self.run.last, self.trainer)
         if not self.is_over():
             self._fit(self.training.epochs)
         self._finish()
@@ -151,8 +160,8 @@ class _Session:
         epoch, step = self.state["epoch"], self.state["step"]
         epochs = [self.groups.epoch(number) for number in range(epoch, last_epoch)]
         batches = itertools.islice(itertools.chain(*epochs), step, None)
-        self.model.fit(
-            make_batches(self.encoded, self.examples.rows, batches, self._targets),
+        self.trainer.fit(
+            backend.feed(self.rows, batches, self._targets()),
             initial_epoch=epoch,
             epochs=last_epoch,
             steps_per_epoch=self.steps_per_epoch - step,
@@ -161,13 +170,11 @@ class _Session:
             callbacks=[_Progress(self)],
         )
 
-    def _targets(self, batch: tf.Tensor, lengths: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
-        borders = {"start_logits": self.examples.firsts, "end_logits": self.examples.lasts}
-        smoothing = (self.training.smoothing, self.training.smoothing_amount, self.training.smoothing_deviation)
-        return {
-            name: border_targets(tf.gather(tf.constant(places), batch), lengths, width, *smoothing)
-            for name, places in borders.items()
-        }
+    def _targets(self) -> dict[str, np.ndarray]:
+        """What `BorderLoss` takes of each row."""
+        lengths = self.rows.passage_lengths
+        names = ("start_logits", "end_logits")
+        return {name: np.stack([places, lengths], axis=1) for name, places in zip(names, self.borders.T, strict=True)}
 
     def is_over(self) -> bool:
         """Whether all epochs are done, or no better score came for too long."""
@@ -178,6 +185,7 @@ class _Session:
 
     def finish_epoch(self, loss: float | None) -> dict[str, float]:
         """Scores the model, and keeps it if it is the best."""
+        backend.sync(self.trainer)
         with self._averaged_weights():
             answers = predictions_of(self.reader, self.eval_encoded)
             scores = score(self.eval_encoded.tokenised.data, {key: answer.text for key, answer in answers.items()})
@@ -189,14 +197,14 @@ class _Session:
         return scores
 
     def _record(self, loss: float | None, scores: dict[str, float]) -> None:
-        optimizer = self.model.optimizer
+        optimizer = self.trainer.optimizer
         row = {
             "epoch": self.state["epoch"],
-            "step": int(optimizer.iterations.numpy()),
+            "step": int(optimizer.iterations.value),
             "loss": loss,
             "exact_match": scores["exact_match"],
             "f1": scores["f1"],
-            "learning_rate": float(optimizer.learning_rate.numpy()),
+            "learning_rate": float(optimizer.learning_rate),
             "seconds": round(self.state["seconds"], 1),
         }
         self.state["epochs"].append(row)
@@ -206,7 +214,8 @@ class _Session:
         writer.writeheader()
         writer.writerows(self.state["epochs"])
         write_text(self.run.history, text.getvalue())
-        _write_events(self.run, row)
+        events = {name: row[name] for name in HISTORY[2:] if row[name] is not None}
+        backend.write_events(self.run.tensorboard, row["step"], events)
         name = f"epoch {row['epoch']}/{self.training.epochs}" if row["epoch"] else "before training"
         trained = "" if loss is None else f"  loss {loss:.4f}  {row['seconds']:.0f} s"
         self.log(f"{name}:  EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}{trained}")
@@ -217,15 +226,15 @@ class _Session:
         if self.training.ema_decay is None or not self.state["epoch"]:
             yield
             return
-        weights = [weight.numpy() for weight in self.model.trainable_variables]
-        self.model.optimizer.finalize_variable_values(self.model.trainable_variables)
+        weights = [np.asarray(weight).copy() for weight in self.model.trainable_variables]
+        self.trainer.optimizer.finalize_variable_values(self.model.trainable_variables)
         yield
         for variable, weight in zip(self.model.trainable_variables, weights, strict=True):
             variable.assign(weight)
 
     def save(self) -> None:
         """Writes the checkpoint that a resumed run continues from."""
-        save_checkpoint(self.run.last, self.model, self.state)
+        save_checkpoint(self.run.last, self.trainer, self.state)
 
     def _finish(self) -> None:
         load_checkpoint(self.run.best, self.model, optimizer=False)
@@ -269,7 +278,8 @@ class _Progress(keras.callbacks.Callback):
         if state["step"] == self.session.steps_per_epoch:
             return
         if state["step"] % self.session.training.checkpoint_steps == 0:
-            state["loss"] = [float(variable.numpy()) for variable in self.model.metrics[0].variables]
+            backend.sync(self.model)
+            state["loss"] = [float(variable.value) for variable in self.model.metrics[0].variables]
             self.session.save()
         if not _is_terminal() and state["step"] % 100 == 0:
             self.session.log(
@@ -283,16 +293,6 @@ class _Progress(keras.callbacks.Callback):
         logs |= {"exact_match": scores["exact_match"], "f1": scores["f1"]}
         if self.session.is_over():
             self.model.stop_training = True
-
-
-def _write_events(run: RunDirectory, row: dict) -> None:
-    """Writes a row of the history for TensorBoard, which need not be installed for that."""
-    summary = tf.compat.v1.Summary()
-    for name in HISTORY[2:]:
-        if row[name] is not None:
-            summary.value.add(tag=name, simple_value=row[name])
-    with tf.summary.create_file_writer(str(run.tensorboard)).as_default():
-        tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step=row["step"])
 
 
 def _is_terminal() -> bool:

@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from fabir_tf.border_loss import SMOOTHINGS
 from fabir_tf.configuration import Config, setting
-from fabir_tf.pipelines.targets import SMOOTHINGS
 
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+BATCHINGS = ("questions", "passages")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,12 @@ class TrainingConfig(Config):
     min_character_count: int = setting(50, "A character keeps an id if it occurs more often than this", low=0)
     epochs: int = setting(54, "Epochs to train", low=0)
     batch_size: int = setting(75, "Questions per batch", low=1)
+    batching: str = setting(
+        "questions",
+        "What batches are drawn from: questions, as published, or passages with all of their questions, each of them "
+        "read once, which is faster",
+        choices=BATCHINGS,
+    )
     length_groups: int = setting(30, "Groups of like passage length from which batches are drawn", low=1)
     learning_rate_factor: float = setting(0.5, "Factor of the learning rate schedule", low=0.0)
     warmup_steps: int = setting(4000, "Steps in which the learning rate rises", low=1)
@@ -65,8 +72,10 @@ class DataOptions:
         cache_dir: where tokenised texts are kept between runs; None keeps none.
         tfds_data_dir: where TFDS keeps prepared datasets; None is its default.
         tfds_manual_dir: a folder with the official SQuAD files, for machines without the internet.
+        prepared: a folder that fabir-prepare wrote, which takes the place of the data; None reads the data itself.
     """
 
     cache_dir: str | None = "~/.cache/fabir_tf"
     tfds_data_dir: str | None = None
     tfds_manual_dir: str | None = None
+    prepared: str | None = None

@@ -5,6 +5,7 @@ from fabir_tf.layers.convolutional_attention import ConvolutionalAttention
 from fabir_tf.layers.convolutional_selector import ConvolutionalSelector
 from fabir_tf.layers.decoupled_attention import DecoupledAttention
 from fabir_tf.layers.decoupled_encoder import DecoupledEncoder
+from fabir_tf.layers.dropout import Dropout
 from fabir_tf.layers.feed_forward import FeedForward
 from fabir_tf.layers.highway import Highway
 from fabir_tf.layers.interaction_layer import InteractionLayer
@@ -26,6 +27,7 @@ __all__ = [
     "ConvolutionalSelector",
     "DecoupledAttention",
     "DecoupledEncoder",
+    "Dropout",
     "FeedForward",
     "Highway",
     "InteractionLayer",

@@ -1,6 +1,9 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.dense_gradient import dense_gradient
+from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.masking import MASKED_LOGIT
 
 
@@ -45,13 +48,13 @@ class CharacterEmbedding(keras.layers.Layer):
         self.kernel_size = kernel_size
         self.filters = filters
         self.dropout = dropout
-        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
-        self.convolution = keras.layers.Conv1D(filters, kernel_size, name="convolution", dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.convolution = keras.layers.Conv1D(
+            filters, kernel_size, kernel_initializer=GlorotUniform(), name="convolution", dtype=self.dtype_policy
+        )
 
     def build(self, input_shape):
-        self.table = self.add_weight(
-            name="table", shape=(self.rows, self.dim), initializer=keras.initializers.RandomNormal(stddev=1.0)
-        )
+        self.table = self.add_weight(name="table", shape=(self.rows, self.dim), initializer=StandardNormal())
         self.convolution.build((None, None, self.dim))
 
     def call(self, characters, training=None):
@@ -65,7 +68,7 @@ class CharacterEmbedding(keras.layers.Layer):
         return ops.tanh(ops.reshape(ops.max(windows, axis=1), (batch, length, self.filters)))
 
     def _look_up(self, words):
-        vectors = ops.take(self.table, ops.maximum(words - 1, 0), axis=0)
+        vectors = ops.take(dense_gradient(self.table), ops.maximum(words - 1, 0), axis=0)
         return ops.where((words > 0)[..., None], vectors, ops.zeros_like(vectors))
 
     def _real_windows(self, words, windows):

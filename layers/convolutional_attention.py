@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import masked_softmax, zero_padding
 from fabir_tf.layers.per_token import per_token
 
@@ -81,7 +83,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         self.softmax_axis = softmax_axis
         self.matching_start = matching_start
         self.dropout = dropout
-        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
 
     def build(self, queries_shape, keys_shape, values_shape):
         features, value_features = queries_shape[-1], values_shape[-1]
@@ -97,7 +99,7 @@ class ConvolutionalAttention(keras.layers.Layer):
             )
         self.head_dim = features // self.num_heads
         # An initializer gives the same values each time that it is called.
-        initializer = keras.initializers.GlorotUniform()
+        initializer = GlorotUniform()
         self.query_map = self._dense("query", queries_shape, features, initializer)
         self.key_map = self._dense("key", keys_shape, features, initializer if self.matching_start else None)
         self.value_map = self._dense("value", values_shape, value_features)
@@ -107,16 +109,16 @@ class ConvolutionalAttention(keras.layers.Layer):
             self.kernel = self.add_weight(
                 name="kernel",
                 shape=(*self.kernel_size, self.num_heads, outputs),
-                initializer=self._identity_kernel if self.matching_start else "glorot_uniform",
+                initializer=self._identity_kernel if self.matching_start else GlorotUniform(),
             )
 
     def call(self, queries, keys, values, query_mask, key_mask, training=None):
-        weights = self.weigh(queries, keys, query_mask, key_mask)
+        weights = self.weigh(queries, keys, query_mask, key_mask, training)
         weights = self.drop(weights, training=training)
         values = per_token(self.value_map, values)
         return per_token(self.output_map, self.apply_weights(weights, values, query_mask, key_mask))
 
-    def score(self, queries, keys, query_mask, key_mask):
+    def score(self, queries, keys, query_mask, key_mask, training=None):
         """Convolved and scaled logits, the axis of the softmax last, as in `weigh`."""
         # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
         keys = zero_padding(per_token(self.key_map, keys), key_mask)
@@ -124,14 +126,14 @@ class ConvolutionalAttention(keras.layers.Layer):
         # A query is looked at together with others by a kernel of several rows and by a softmax over the queries.
         if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
             queries = zero_padding(queries, query_mask)
-        return self._convolved_logits(queries, keys)
+        return self._convolved_logits(queries, keys, training)
 
-    def weigh(self, queries, keys, query_mask, key_mask):
+    def weigh(self, queries, keys, query_mask, key_mask, training=None):
         """Softmax of the logits, 0 on the padding of the axis that it runs over, which is the last one.
 
         `(batch, heads, queries, keys)`, or `(batch, heads, keys, queries)` where `softmax_axis` is "query".
         """
-        logits = self.score(queries, keys, query_mask, key_mask)
+        logits = self.score(queries, keys, query_mask, key_mask, training)
         mask = key_mask if self.softmax_axis == "key" else query_mask
         return ops.cast(masked_softmax(logits, mask[:, None, None]), self.compute_dtype)
 
@@ -150,7 +152,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         mixed = ops.transpose(ops.matmul(weights, self._split_heads(values)), (0, 2, 1, 3))
         return ops.reshape(mixed, (*ops.shape(mixed)[:2], values.shape[-1]))
 
-    def _convolved_logits(self, queries, keys):
+    def _convolved_logits(self, queries, keys, training):
         if self.kernel_size is None or self.kernel_size[0] > 1:
             logits = ops.matmul(self._split_heads(queries), _swapped(self._split_heads(keys)))
             logits = logits if self.kernel_size is None else self._convolve(logits)
@@ -158,19 +160,34 @@ class ConvolutionalAttention(keras.layers.Layer):
         if self.depthwise:
             queries, keys = self._split_heads(queries), self._split_heads(self._convolved_keys(keys, self.kernel))
         else:
-            queries, keys = queries[:, None], self._mixed_keys(keys)
+            queries, keys = queries[:, None], self._mixed_keys(keys, training)
         one, other = (queries, keys) if self.softmax_axis == "key" else (keys, queries)
         return ops.matmul(one, _swapped(other))
 
-    def _mixed_keys(self, keys):
+    def _mixed_keys(self, keys, training):
         """Keys that give the convolved logits, `(batch, heads, keys, features)`, all features for each head.
 
         A kernel of one row is linear along the keys, so it can be applied to them instead of to the logits, which are
         many more: conv(U K^T)_g = U K_g^T with K_g[j] = concat_h sum_t H[t, h, g] K_h[j + t - w // 2].
         """
+        if training:
+            return self._mixed_keys_as_one_convolution(keys)
         return ops.stack(
             [self._convolved_keys(keys, self.kernel[..., g : g + 1]) for g in range(self.num_heads)], axis=1
         )
+
+    def _mixed_keys_as_one_convolution(self, keys):
+        """The same, slower by itself and faster with its gradient, which a depthwise convolution is slow in."""
+        batch, length = ops.shape(keys)[:2]
+        heads = self.num_heads
+        # (width, 1, heads h, heads g, heads h): the part of head h goes into the keys of every head g, at its place h.
+        kernel = ops.cast(self.kernel[0], keys.dtype)[:, None, :, :, None] * ops.eye(heads, dtype=keys.dtype)[:, None]
+        kernel = ops.reshape(kernel, (self.kernel_size[1], 1, heads, heads * heads))
+        # (batch, keys, head_dim, heads)
+        keys = ops.transpose(ops.reshape(keys, (batch, length, heads, self.head_dim)), (0, 1, 3, 2))
+        mixed = ops.conv(keys, kernel, strides=1, padding="same", data_format="channels_last")
+        mixed = ops.reshape(mixed, (batch, length, self.head_dim, heads, heads))
+        return ops.reshape(ops.transpose(mixed, (0, 3, 1, 4, 2)), (batch, heads, length, heads * self.head_dim))
 
     def _convolved_keys(self, keys, kernel):
         """Keys convolved along the text, the features of a head all with its `1 x w` kernel."""
@@ -198,7 +215,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         return ops.pad(centre[None, None], (*borders, (0, 0), (0, 0)))
 
     def _dense(self, name, input_shape, units, initializer=None):
-        initializer = initializer or keras.initializers.GlorotUniform()
+        initializer = initializer or GlorotUniform()
         dense = keras.layers.Dense(units, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
         dense.build(input_shape)
         return dense

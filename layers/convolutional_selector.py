@@ -1,5 +1,7 @@
 import keras
 
+from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import mask_logits, zero_padding
 
 
@@ -34,11 +36,19 @@ class ConvolutionalSelector(keras.layers.Layer):
         self.filters = filters
         self.kernel_size = kernel_size
         self.dropout = dropout
-        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
         self.hidden = keras.layers.Conv1D(
-            filters, kernel_size, padding="same", activation="relu", name="hidden", dtype=self.dtype_policy
+            filters,
+            kernel_size,
+            padding="same",
+            activation="relu",
+            kernel_initializer=GlorotUniform(),
+            name="hidden",
+            dtype=self.dtype_policy,
         )
-        self.borders = keras.layers.Conv1D(2, kernel_size, padding="same", name="borders", dtype=self.dtype_policy)
+        self.borders = keras.layers.Conv1D(
+            2, kernel_size, padding="same", kernel_initializer=GlorotUniform(), name="borders", dtype=self.dtype_policy
+        )
 
     def build(self, passage_shape):
         self.hidden.build(passage_shape)

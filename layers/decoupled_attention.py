@@ -41,7 +41,7 @@ class DecoupledAttention(ConvolutionalAttention):
 
     def call(self, embeddings, wide_encodings, encodings, mask, training=None):
         x = embeddings + wide_encodings
-        weights = self.drop(self.weigh(x, x, mask, mask), training=training)
+        weights = self.drop(self.weigh(x, x, mask, mask, training), training=training)
         embeddings, encodings = (
             per_token(output_map, self.apply_weights(weights, per_token(value_map, values), mask, mask))
             for value_map, values, output_map in (

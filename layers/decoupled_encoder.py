@@ -1,6 +1,7 @@
 import keras
 
 from fabir_tf.layers.decoupled_attention import DecoupledAttention
+from fabir_tf.layers.dropout import Dropout
 from fabir_tf.layers.position_encoding import PositionEncoding
 from fabir_tf.layers.residual_norm import ResidualNorm
 
@@ -63,7 +64,7 @@ class DecoupledEncoder(keras.layers.Layer):
             num_heads, kernel_size, depthwise, dropout=attention_dropout, name="attention", dtype=self.dtype_policy
         )
         self.encode = self._position_encoding(output_dim, "encode")
-        self.encoding_drop = keras.layers.Dropout(encoding_dropout, name="encoding_drop", dtype=self.dtype_policy)
+        self.encoding_drop = Dropout(encoding_dropout, name="encoding_drop", dtype=self.dtype_policy)
         self.self_norms = {text: self._norm(f"{text}_self_norm") for text in TEXTS}
         self.encoding_norms = {text: self._norm(f"{text}_encoding_norm") for text in TEXTS}
 

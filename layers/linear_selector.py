@@ -1,5 +1,7 @@
 import keras
 
+from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import mask_logits
 
 
@@ -30,8 +32,10 @@ class LinearSelector(keras.layers.Layer):
     def __init__(self, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.dropout = dropout
-        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
-        self.borders = keras.layers.Dense(2, use_bias=False, name="borders", dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.borders = keras.layers.Dense(
+            2, use_bias=False, kernel_initializer=GlorotUniform(), name="borders", dtype=self.dtype_policy
+        )
 
     def build(self, passage_shape):
         self.borders.build(passage_shape)

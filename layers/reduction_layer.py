@@ -1,5 +1,6 @@
 import keras
 
+from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.interaction_layer import InteractionLayer
 from fabir_tf.layers.per_token import per_token
 
@@ -42,7 +43,9 @@ class ReductionLayer(InteractionLayer):
     def __init__(self, output_dim: int = 100, **kwargs):
         super().__init__(**kwargs)
         self.output_dim = output_dim
-        self.reduction = keras.layers.Dense(output_dim, name="reduction", dtype=self.dtype_policy)
+        self.reduction = keras.layers.Dense(
+            output_dim, kernel_initializer=GlorotUniform(), name="reduction", dtype=self.dtype_policy
+        )
 
     def build(self, passage_shape, question_shape, passage_encodings_shape, question_encodings_shape):
         super().build(passage_shape, question_shape)

@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.dropout import Dropout
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class ResidualNorm(keras.layers.Layer):
@@ -34,7 +36,7 @@ class ResidualNorm(keras.layers.Layer):
         super().__init__(**kwargs)
         self.dropout = dropout
         self.epsilon = epsilon
-        self.drop = keras.layers.Dropout(dropout, name="drop", dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
 
     def build(self, x_shape, update_shape):
         self.gain = self.add_weight(name="gain", shape=x_shape[-1:], initializer="ones")

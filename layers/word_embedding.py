@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.dense_gradient import dense_gradient
+from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.per_token import per_token
 
 
@@ -45,14 +47,16 @@ class WordEmbedding(keras.layers.Layer):
         self.trainable_rows = trainable_rows
         self.frozen_rows = frozen_rows
         self.dim = dim
-        self.projection = keras.layers.Dense(dim, name="projection", dtype=self.dtype_policy)
+        self.projection = keras.layers.Dense(
+            dim, kernel_initializer=GlorotUniform(), name="projection", dtype=self.dtype_policy
+        )
 
     def build(self, input_shape):
         # Variance 1, as the thesis gives its embeddings (section 5.6.3): Xavier would make rows of a large table tiny.
         self.trainable_table = self.add_weight(
             name="trainable_table",
             shape=(self.trainable_rows, self.dim),
-            initializer=keras.initializers.RandomNormal(stddev=1.0),
+            initializer=StandardNormal(),
         )
         if self.frozen_rows:
             self.frozen_table = self.add_weight(
@@ -70,7 +74,9 @@ class WordEmbedding(keras.layers.Layer):
 
     def look_up(self, words):
         """The table's rows before the linear map, `(batch, length, dim)`, zero on padding."""
-        trainable = ops.take(self.trainable_table, ops.clip(words - 1, 0, self.trainable_rows - 1), axis=0)
+        trainable = ops.take(
+            dense_gradient(self.trainable_table), ops.clip(words - 1, 0, self.trainable_rows - 1), axis=0
+        )
         is_trainable = ops.logical_and(words >= 1, words <= self.trainable_rows)
         vectors = ops.where(is_trainable[..., None], trainable, ops.zeros_like(trainable))
         if not self.frozen_rows:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fabir_tf.pipelines.files import read_arrays, replacing
 from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.tokenizer import TOKENIZER_VERSION, Tokens, tokenize
+from fabir_tf.pipelines.tokenizer import Tokens, tokenize
 from fabir_tf.pipelines.vocabulary import Vocabulary
 
 # Bumped when the arrays below change their meaning.
@@ -162,6 +162,8 @@ def encode(tokenised: TokenisedData, vocabulary: Vocabulary, word_characters: in
 
 
 def _fingerprint(texts: list[str]) -> str:
+    from fabir_tf.pipelines.nltk_tokenizers import TOKENIZER_VERSION
+
     digest = hashlib.sha256(f"{_LAYOUT} {TOKENIZER_VERSION}".encode())
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
@@ -169,22 +171,47 @@ def _fingerprint(texts: list[str]) -> str:
     return digest.hexdigest()[:32]
 
 
+def save_texts(path: str | os.PathLike, texts: TokenisedTexts) -> None:
+    """Writes tokens into an `.npz` file, whole or not at all.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
+    # Tokens hold no line break: white space separates them.
+    types = np.frombuffer("\n".join(texts.types).encode("utf-8", "surrogatepass"), np.uint8)
+    arrays = {name: getattr(texts, name) for name in ("tokens", "starts", "ends", "splits")}
+    with replacing(path) as file:
+        np.savez(file, types=types, **arrays)
+
+
+def load_texts(path: str | os.PathLike, texts: int) -> TokenisedTexts:
+    """Reads what `save_texts` wrote.
+
+    Args:
+        path: the file.
+        texts: how many texts it must hold.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged, or holds something else.
+    """
+    arrays = read_arrays(path)
+    missing = {"types", "tokens", "starts", "ends", "splits"} - arrays.keys()
+    if missing:
+        raise ValueError(f"it lacks the array {min(missing)}")
+    raw = arrays.pop("types").tobytes().decode("utf-8", "surrogatepass")
+    found = TokenisedTexts(raw.split("\n") if raw else [], **arrays)
+    if not _is_consistent(found, texts):
+        raise ValueError("its tokens do not fit the data")
+    return found
+
+
 def _read_cache(path: Path, texts: int, log: Callable[[str], None]) -> TokenisedTexts | None:
     try:
-        if not path.exists():
-            return None
-        arrays = read_arrays(path)
-        # Tokens hold no line break: white space separates them.
-        raw = arrays["types"].tobytes().decode("utf-8", "surrogatepass")
-        types = raw.split("\n") if raw else []
-        cached = TokenisedTexts(types, *(arrays[name] for name in ("tokens", "starts", "ends", "splits")))
-    except (OSError, ValueError, KeyError) as error:
+        return load_texts(path, texts) if path.exists() else None
+    except (OSError, ValueError) as error:
         log(f"the cached tokens in {path} cannot be read ({error}); tokenising again")
         return None
-    if not _is_consistent(cached, texts):
-        log(f"the cached tokens in {path} do not fit the data; tokenising again")
-        return None
-    return cached
 
 
 def _is_consistent(cached: TokenisedTexts, texts: int) -> bool:
@@ -198,10 +225,7 @@ def _is_consistent(cached: TokenisedTexts, texts: int) -> bool:
 
 
 def _write_cache(path: Path, texts: TokenisedTexts, log: Callable[[str], None]) -> None:
-    types = np.frombuffer("\n".join(texts.types).encode("utf-8", "surrogatepass"), np.uint8)
-    arrays = {name: getattr(texts, name) for name in ("tokens", "starts", "ends", "splits")}
     try:
-        with replacing(path) as file:
-            np.savez(file, types=types, **arrays)
+        save_texts(path, texts)
     except OSError as error:
         log(f"the tokens cannot be cached in {path} ({error.strerror}); going on without")

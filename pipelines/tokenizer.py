@@ -11,10 +11,6 @@ import re
 from itertools import pairwise
 from typing import NamedTuple
 
-import nltk
-from nltk.tokenize.destructive import NLTKWordTokenizer
-from nltk.tokenize.punkt import PunktLanguageVars, PunktSentenceTokenizer
-
 HYPHENS_AND_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SLASHES = "/\\\u2044\u2215"
 QUOTES = '"`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
@@ -31,21 +27,6 @@ FALLBACK_TOKEN = r"\w+|[^\w\s]"
 MAX_BLOCK = 10_000
 """Code points that NLTK sees at once, to keep the time linear; a longer text is cut, at white space if there is any."""
 
-TOKENIZER_VERSION = f"1+nltk-{nltk.__version__}"
-"""Part of every cache key: the first number is bumped whenever the tokens of any text change."""
-
-_PERIOD_CONTEXT = re.compile(PunktLanguageVars().period_context_re().pattern, re.VERBOSE)
-
-
-class _LanguageVars(PunktLanguageVars):
-    # NLTK's own pattern object stops after 5 seconds, summed over one text and over all threads of the process: a
-    # busy server would get a TimeoutError where an idle one gets tokens.
-    def period_context_re(self) -> re.Pattern[str]:
-        return _PERIOD_CONTEXT
-
-
-_SENTENCES = PunktSentenceTokenizer(lang_vars=_LanguageVars())
-_WORDS = NLTKWordTokenizer()
 _SPLIT_CLASS = re.escape(SPLIT_CHARACTERS)
 _SPLIT_OR_APOSTROPHE = re.compile(f"['{_SPLIT_CLASS}]")
 _PIECE = re.compile(f"[{_SPLIT_CLASS}]|[^{_SPLIT_CLASS}]+")
@@ -93,6 +74,13 @@ def tokenize(text: str) -> Tokens:
     )
 
 
+def _nltk():
+    # Not before the first text: what is tokenised already is also read where NLTK is not installed.
+    from fabir_tf.pipelines import nltk_tokenizers
+
+    return nltk_tokenizers
+
+
 def _block_spans(text: str) -> list[Span]:
     spans, start = [], 0
     while len(text) - start > MAX_BLOCK:
@@ -108,13 +96,13 @@ def _sentence_spans(text: str) -> list[Span]:
     borders = {0, len(text)}
     for block_start, block_end in _block_spans(text):
         borders.add(block_start)
-        borders.update(block_start + start for start, _ in _SENTENCES.span_tokenize(text[block_start:block_end]))
+        borders.update(block_start + start for start, _ in _nltk().SENTENCES.span_tokenize(text[block_start:block_end]))
     return list(pairwise(sorted(borders)))
 
 
 def _word_spans(sentence: str, offset: int) -> list[Span]:
     spans, cursor = [], 0
-    for word in _WORDS.tokenize(sentence):
+    for word in _nltk().WORDS.tokenize(sentence):
         cursor = _skip_space(sentence, cursor)
         length = _source_length(sentence, cursor, word)
         if not length:

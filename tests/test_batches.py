@@ -5,8 +5,10 @@ import pytest
 import tensorflow as tf
 
 from fabir_tf.pipelines import batches as module
-from fabir_tf.pipelines.batches import Rows, make_batches, make_shared_batches
+from fabir_tf.pipelines.array_batches import array_batches, rounded
+from fabir_tf.pipelines.batches import make_batches
 from fabir_tf.pipelines.encoding import encode, tokenise
+from fabir_tf.pipelines.rows import Rows, encode_rows
 from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.tokenizer import tokenize
 from fabir_tf.pipelines.vocabulary import Vocabulary
@@ -57,13 +59,21 @@ def expected_batch(rows):
     return inputs
 
 
-def dataset(batches, **arguments):
-    return make_batches(ENCODED, ROWS, [np.array(batch, np.int64) for batch in batches], **arguments)
+def dataset(batches, targets=None, max_question=None):
+    rows = encode_rows(ENCODED, ROWS, max_question)
+    return make_batches(rows, [np.array(batch, np.int64) for batch in batches], targets)
+
+
+def for_each_question(inputs):
+    """A batch's inputs with the passage of each question beside it."""
+    places = inputs.pop("passage_rows")
+    return {name: array[places] if name.startswith("passage") else array for name, array in inputs.items()}
 
 
 @pytest.mark.parametrize("rows", [[0], [4], [1, 0, 5], [6, 2, 3, 1], [0, 1, 2, 3, 4, 5, 6], [5, 5]])
 def test_a_batch_is_what_the_loops_build(rows):
     (inputs,) = dataset([rows]).as_numpy_iterator()
+    inputs = for_each_question(inputs)
     expected = expected_batch(rows)
     assert inputs.keys() == expected.keys()
     for name, array in expected.items():
@@ -105,8 +115,7 @@ def test_the_last_texts_window_is_not_read_past_the_end():
     ],
 )
 def test_a_shared_batch_has_each_stretch_once(rows, passages, places):
-    batches = [np.array(rows, np.int64)]
-    (inputs,) = make_shared_batches(ENCODED, ROWS, batches, max_question=60).as_numpy_iterator()
+    (inputs,) = dataset([rows], max_question=60).as_numpy_iterator()
     assert inputs.pop("passage_rows").tolist() == places
     expected = {"passage": expected_batch(passages), "question": expected_batch(rows)}
     for name, array in inputs.items():
@@ -121,8 +130,7 @@ def test_stretches_that_begin_alike_are_kept_apart():
 
 
 def test_a_question_is_cut_in_a_shared_batch():
-    batches = [np.array([0, 5], np.int64)]
-    (inputs,) = make_shared_batches(ENCODED, ROWS, batches, max_question=2).as_numpy_iterator()
+    (inputs,) = dataset([[0, 5]], max_question=2).as_numpy_iterator()
     np.testing.assert_array_equal(inputs["question_words"], expected_batch([0, 5])["question_words"][:, :2])
 
 
@@ -134,39 +142,54 @@ def test_lengths_are_left_open():
         "passage_characters": [None, None, WIDTH],
         "question_words": [None, None],
         "question_characters": [None, None, WIDTH],
+        "passage_rows": [None],
     }
 
 
 def test_batches_keep_their_order_at_every_pass():
     rows = np.random.default_rng(1).integers(0, 7, 40)
-    built = make_batches(ENCODED, ROWS, (np.array([row], np.int64) for row in rows))
+    built = make_batches(encode_rows(ENCODED, ROWS), (np.array([row], np.int64) for row in rows))
     for _ in range(2):
         found = [inputs["passage_words"][0].tolist() for inputs in built.as_numpy_iterator()]
         assert found == [expected_batch([row])["passage_words"][0].tolist() for row in rows]
 
 
 def test_no_batches():
-    assert list(make_batches(ENCODED, ROWS, [])) == []
+    assert list(dataset([])) == []
+    assert list(array_batches(encode_rows(ENCODED, ROWS), [])) == []
 
 
-def test_targets_are_given_rows_passage_lengths_and_the_width():
-    def targets(batch, lengths, width):
-        return {"rows": batch, "lengths": lengths, "width": tf.repeat(width, tf.size(batch))}
-
-    found = list(dataset([[6, 0], [4, 2, 5]], targets=targets).as_numpy_iterator())
-    assert [part["rows"].tolist() for _, part in found] == [[6, 0], [4, 2, 5]]
-    assert [part["lengths"].tolist() for _, part in found] == [[5, 3], [13, 6, 2]]
-    assert [part["width"].tolist() for _, part in found] == [[5, 5], [13, 13, 13]]
+def test_targets_are_those_of_the_rows():
+    targets = {"pairs": np.arange(14).reshape(7, 2), "single": np.arange(7)}
+    found = list(dataset([[6, 0], [4, 2, 5]], targets).as_numpy_iterator())
+    assert [part["single"].tolist() for _, part in found] == [[6, 0], [4, 2, 5]]
+    assert [part["pairs"].tolist() for _, part in found] == [[[12, 13], [0, 1]], [[8, 9], [4, 5], [10, 11]]]
     np.testing.assert_array_equal(found[0][0]["passage_words"], expected_batch([6, 0])["passage_words"])
 
 
-@pytest.mark.parametrize("mapped", [False, True])
-def test_padding_eagerly_and_inside_a_map(mapped):
-    tokens, starts, lengths = [11, 12, 13, 14, 15, 16, 17], [4, 0, 6, 7, 2], [3, 2, 1, 0, 5]
-    expected = [[15, 16, 17, 0, 0], [11, 12, 0, 0, 0], [17, 0, 0, 0, 0], [0] * 5, [13, 14, 15, 16, 17]]
-    arguments = [tf.constant(tokens), tf.constant(starts, tf.int64), tf.constant(lengths, tf.int64)]
-    if mapped:
-        (padded,) = tf.data.Dataset.from_tensors(tuple(arguments)).map(module._padded)
-    else:
-        padded = module._padded(*arguments)
-    assert padded.numpy().tolist() == expected
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(0, 32), (1, 32), (32, 32), (33, 64), (255, 256), (256, 256), (257, 320), (512, 512), (513, 768), (4000, 4096)],
+)
+def test_sizes_are_rounded_up(size, expected):
+    assert rounded(size) == expected
+
+
+def test_array_batches_are_the_same_batches_padded_to_few_sizes():
+    batches = [np.array(rows, np.int64) for rows in ([1, 0, 5], [4, 3, 4, 1, 3], [6], [*range(7)] * 6)]
+    targets = {"border": np.arange(14).reshape(7, 2) + 1}
+    found = list(array_batches(encode_rows(ENCODED, ROWS), batches, targets))
+    assert len(found) == len(batches)
+    for batch, (inputs, labels) in zip(batches, found, strict=True):
+        count = rounded(len(batch))
+        assert len(inputs["passage_rows"]) == len(inputs["question_words"]) == len(labels["border"]) == count
+        np.testing.assert_array_equal(labels["border"][: len(batch)], targets["border"][batch])
+        assert not labels["border"][len(batch) :].any()
+        assert not inputs["question_words"][len(batch) :].any()
+        assert len(inputs["passage_words"]) == rounded(len(set(batch.tolist())))
+        inputs = for_each_question(inputs)
+        for name, array in expected_batch(batch).items():
+            assert inputs[name].shape[1] == rounded(array.shape[1])
+            np.testing.assert_array_equal(inputs[name][: len(batch), : array.shape[1]], array, err_msg=name)
+            assert not inputs[name][: len(batch), array.shape[1] :].any()
+            assert inputs[name].dtype == np.int32

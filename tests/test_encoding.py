@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fabir_tf.pipelines import encoding
+from fabir_tf.pipelines import encoding, nltk_tokenizers
 from fabir_tf.pipelines.encoding import TokenisedData, encode, tokenise, tokenise_texts
 from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.tokenizer import Tokens, tokenize
@@ -191,10 +191,10 @@ def test_other_texts_are_other_files(tmp_path, tokenised_texts, texts):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", ["TOKENIZER_VERSION", "_LAYOUT"])
-def test_a_newer_tokeniser_does_not_read_older_tokens(tmp_path, monkeypatch, tokenised_texts, name):
+@pytest.mark.parametrize(("module", "name"), [(nltk_tokenizers, "TOKENIZER_VERSION"), (encoding, "_LAYOUT")])
+def test_a_newer_tokeniser_does_not_read_older_tokens(tmp_path, monkeypatch, tokenised_texts, module, name):
     tokenise(DATA, tmp_path)
-    monkeypatch.setattr(encoding, name, "newer")
+    monkeypatch.setattr(module, name, "newer")
     tokenise(DATA, tmp_path)
     assert tokenised_texts == TEXTS * 2
     assert len(list(tmp_path.iterdir())) == 2
@@ -261,7 +261,7 @@ def test_a_cache_that_does_not_fit_is_said_and_made_again(tmp_path, changes):
     rewrite(path, **changes)
     lines = []
     assert_equal(tokenise(DATA, tmp_path, lines.append).texts, expected)
-    assert lines == [f"the cached tokens in {path} do not fit the data; tokenising again"]
+    assert lines == [f"the cached tokens in {path} cannot be read (its tokens do not fit the data); tokenising again"]
 
 
 def test_a_cache_without_an_array_is_said_and_made_again(tmp_path):

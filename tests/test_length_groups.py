@@ -104,3 +104,36 @@ def test_equal_lengths_are_no_trouble():
     order = LengthGroups(np.full(20, 9), 4, 5)
     assert sorted(np.concatenate(order.epoch(0)).tolist()) == list(range(20))
     assert order.batches_per_epoch == 5
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    passages=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12)), min_size=1, max_size=60),
+    batch_size=st.integers(1, 40),
+    groups=st.integers(1, 12),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_examples_that_stay_together_do(passages, batch_size, groups, seed):
+    """Passages of some length with some questions, the questions in no order."""
+    random = np.random.default_rng(seed)
+    together = random.permutation(np.repeat(np.arange(len(passages)), [count for _, count in passages]))
+    lengths = np.array([length for length, _ in passages])[together]
+    order = LengthGroups(lengths, batch_size, groups, seed, together)
+    for epoch in (0, 3):
+        batches = order.epoch(epoch)
+        assert len(batches) == order.batches_per_epoch
+        assert all(len(batch) for batch in batches)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(together)))
+        passages_of = [set(together[batch].tolist()) for batch in batches]
+        assert sum(map(len, passages_of)) == len(passages)
+        longest = max(count for _, count in passages)
+        assert all(len(batch) <= max(batch_size, 2 * longest) + longest for batch in batches)
+
+
+def test_batches_of_whole_passages_are_of_the_size_that_is_asked_for():
+    random = np.random.default_rng(3)
+    together = np.repeat(np.arange(2000), random.integers(3, 7, 2000))
+    order = LengthGroups(random.integers(20, 400, 2000)[together], 75, 3, 1, together)
+    sizes = [len(batch) for batch in order.epoch(0)]
+    assert 68 < min(sizes) <= max(sizes) < 82
+    assert abs(np.mean(sizes) - 75) < 3

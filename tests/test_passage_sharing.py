@@ -33,7 +33,8 @@ def test_outputs_are_the_models(overrides):
     model = fabir_tf.build_model(**SMALL, **overrides)
     inputs = make_inputs()
     sharing = PassageSharing(model)
-    compiled = tf.function(sharing, input_signature=[sharing.signature], autograph=False)
+    signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
+    compiled = tf.function(sharing.__call__, input_signature=[signature], autograph=False)
     expected = model(repeated(inputs), training=False)
     for run in (sharing, compiled):
         found = run(inputs | {"passage_rows": ROWS})
@@ -74,3 +75,36 @@ def test_a_model_whose_texts_never_meet():
     inputs = {name: values for name, values in make_inputs().items() if name.endswith("words")}
     found = PassageSharing(model)(inputs | {"passage_rows": tf.constant(ROWS)})
     np.testing.assert_array_equal(found["start_logits"], inputs["passage_words"][ROWS])
+
+
+def test_training_reaches_every_layer():
+    """Dropout is on where the model trains: in the part that is shared, too."""
+    model = fabir_tf.build_model(**SMALL, input_keep=0.5)
+    sharing = PassageSharing(model)
+    inputs = make_inputs() | {"passage_rows": ROWS}
+    calm = [sharing(inputs, training=training)["start_logits"].numpy() for training in (False, False, None)]
+    np.testing.assert_array_equal(calm[0], calm[1])
+    np.testing.assert_array_equal(calm[0], calm[2])
+    keeps = {f"{name}_keep": 1.0 for name in ("sublayer", "attention", "selector", "character")}
+    only_input = PassageSharing(fabir_tf.build_model(**SMALL, **keeps, input_keep=0.5))
+    for model in (sharing, only_input):
+        wild = [model(inputs, training=True)["start_logits"].numpy() for _ in range(2)]
+        assert np.abs(wild[0] - wild[1])[:, 0].max() > 1e-3
+
+
+def test_gradients_are_the_models():
+    keeps = {f"{name}_keep": 1.0 for name in ("input", "sublayer", "attention", "selector", "character")}
+    model = fabir_tf.build_model(**SMALL, **keeps)
+    sharing, inputs = PassageSharing(model), make_inputs()
+    assert [id(weight) for weight in sharing.weights] == [id(weight) for weight in model.weights]
+    gradients = []
+    for run in (
+        lambda: model(repeated(inputs), training=True),
+        lambda: sharing(inputs | {"passage_rows": ROWS}, training=True),
+    ):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.log_softmax(run()["start_logits"])[:, 0])
+        gradients.append(tape.gradient(loss, model.trainable_weights))
+    for weight, one, other in zip(model.trainable_weights, *gradients, strict=True):
+        if one is not None:
+            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5, err_msg=weight.path)

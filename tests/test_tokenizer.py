@@ -11,8 +11,9 @@ from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines import tokenizer
-from fabir_tf.pipelines.tokenizer import MAX_BLOCK, TOKENIZER_VERSION, tokenize
+from fabir_tf.pipelines import nltk_tokenizers
+from fabir_tf.pipelines.nltk_tokenizers import TOKENIZER_VERSION
+from fabir_tf.pipelines.tokenizer import MAX_BLOCK, tokenize
 
 SPLITTING = '-‐‑‒–—―−/\\⁄∕"`´‘’‚‛“”„‟«»‹›~°'
 CONTRACTIONS = {"n't", "'s", "'m", "'d", "'re", "'ve", "'ll"}
@@ -176,7 +177,7 @@ NOT_IN_THE_SENTENCE = [
 
 @pytest.mark.parametrize("nltk_words", NOT_IN_THE_SENTENCE)
 def test_words_that_are_not_in_the_sentence_make_it_fall_back(monkeypatch, nltk_words):
-    monkeypatch.setattr(tokenizer, "_WORDS", _Words(*nltk_words))
+    monkeypatch.setattr(nltk_tokenizers, "WORDS", _Words(*nltk_words))
     text = " don't stop 5°\u0301 "
     assert tokenize(text).words == ["don", "'", "t", "stop", "5", "°", "\u0301"]
     assert_exact(text)
@@ -187,7 +188,7 @@ def test_a_fallback_keeps_to_its_sentence(monkeypatch):
         def tokenize(self, sentence):
             return ["?!"] if sentence.startswith("Bad") else super().tokenize(sentence)
 
-    monkeypatch.setattr(tokenizer, "_WORDS", Broken())
+    monkeypatch.setattr(nltk_tokenizers, "WORDS", Broken())
     assert tokenize("It's 3.5 so. Bad's 3.5 so. It's 3.5 so.").words == [
         *("It", "'s", "3.5", "so", "."),
         *("Bad", "'", "s", "3", ".", "5", "so", "."),

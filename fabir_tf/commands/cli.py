@@ -10,10 +10,12 @@ from pathlib import Path
 from absl import app, flags
 
 from fabir_tf.configuration import Config, ConfigError
+from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, naming
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
-from fabir_tf.training_config import POLICIES, DataOptions
+from fabir_tf.prepared_data import prepared_settings
+from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
 
 
 def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
@@ -145,9 +147,31 @@ def define_data_flags() -> None:
     flags.DEFINE_string("tfds_manual_dir", None, text)
 
 
-def data_options(values: flags.FlagValues) -> DataOptions:
+def data_options(values: flags.FlagValues, prepared: str | None = None) -> DataOptions:
     """The `DataOptions` of the flags."""
-    return DataOptions(values.cache_dir or None, values.tfds_data_dir or None, values.tfds_manual_dir or None)
+    places = (values.cache_dir, values.tfds_data_dir, values.tfds_manual_dir, prepared)
+    return DataOptions(*(place or None for place in places))
+
+
+def configurations(values: flags.FlagValues, prepared: str | None = None) -> tuple[FabirConfig, TrainingConfig]:
+    """The configurations of the defaults, --config and the flags; the later one wins.
+
+    Args:
+        values: the flags.
+        prepared: a folder of prepared data, if it takes the place of the data.
+
+    Raises:
+        UserError: a setting is unknown or does not fit, or is not the one that the data was prepared with.
+    """
+    model, training = read_config_file(values.config, FabirConfig, TrainingConfig) if values.config else ({}, {})
+    model |= FabirConfig.given_flags(values)
+    training |= TrainingConfig.given_flags(values)
+    if prepared:
+        for name, value in prepared_settings(Path(prepared)).items():
+            found = (model | training).get(name, value)
+            if found != value:
+                raise UserError(f"--prepared={prepared}: prepared with {name}={value!r}, found {name}={found!r}")
+    return FabirConfig.from_dict(model), TrainingConfig.from_dict(training)
 
 
 def read_config_file(path: str, *classes: type[Config]) -> list[dict]:

@@ -19,6 +19,7 @@ def define_flags() -> None:
     flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.")
     flags.DEFINE_bool("resume", False, "Continue the run in run_dir, exactly, if there is one.")
     flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
+    flags.DEFINE_string("prepared", None, "Folder that fabir-prepare wrote, in place of the data and its settings.")
     cli.define_data_flags()
     TrainingConfig.define_flags(flags.FLAGS)
     FabirConfig.define_flags(flags.FLAGS, derived=False)
@@ -28,12 +29,8 @@ def main(values: flags.FlagValues) -> None:
     """Reads the flags and trains."""
     if not values.run_dir:
         raise UserError("--run_dir is missing: name the folder for everything that the run writes")
-    model, training = {}, {}
-    if values.config:
-        model, training = cli.read_config_file(values.config, FabirConfig, TrainingConfig)
-    model_config = FabirConfig.from_dict(model | FabirConfig.given_flags(values))
-    training_config = TrainingConfig.from_dict(training | TrainingConfig.given_flags(values))
-    train(values.run_dir, model_config, training_config, cli.data_options(values), values.resume)
+    model_config, training = cli.configurations(values, values.prepared)
+    train(values.run_dir, model_config, training, cli.data_options(values, values.prepared), values.resume)
 
 
 def run() -> None:

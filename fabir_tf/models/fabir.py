@@ -110,7 +110,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
     )
     join = keras.layers.Concatenate(name="word_and_characters")
     highway = layers.Highway(config.highway_layers, name="highway")
-    input_dropout = keras.layers.Dropout(1 - config.input_keep, name="input_dropout")
+    input_dropout = layers.Dropout(1 - config.input_keep, name="input_dropout")
     encoder = layers.DecoupledEncoder(
         config.d_model,
         config.min_frequency,

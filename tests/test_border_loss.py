@@ -1,10 +1,11 @@
-"""Smoothed targets against the formula in float64, summed term by term."""
+"""Smoothed targets and the loss against the formulas in float64, summed term by term."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from fabir_tf.pipelines.targets import SMOOTHINGS, border_targets
+from fabir_tf.border_loss import SMOOTHINGS, BorderLoss, border_targets
 
 POSITIONS = [0, 4, 2, 6, 0, 10, 1]
 LENGTHS = [11, 5, 3, 7, 1, 11, 2]
@@ -24,19 +25,17 @@ def expected_targets(position, length, smoothing, amount, deviation):
     return target
 
 
-def call(*settings, mapped=False, dtype=tf.int64):
-    arguments = (tf.constant(POSITIONS, dtype), tf.constant(LENGTHS, dtype), tf.constant(WIDTH, dtype))
-    if not mapped:
-        return border_targets(*arguments, *settings).numpy()
-    (targets,) = tf.data.Dataset.from_tensors(arguments).map(lambda *parts: border_targets(*parts, *settings))
-    return targets.numpy()
+def call(*settings, compiled=False, dtype="int64"):
+    arguments = (np.array(POSITIONS, dtype), np.array(LENGTHS, dtype), WIDTH, *settings)
+    run = tf.function(border_targets) if compiled else border_targets
+    return run(*arguments).numpy()
 
 
-@pytest.mark.parametrize("mapped", [False, True], ids=["eager", "map"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize(("amount", "deviation"), [(0.1, 1.0), (0.35, 2.5), (0.99, 0.7), (0.0, 1.0)])
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_targets_follow_the_formula(smoothing, amount, deviation, mapped):
-    targets = call(smoothing, amount, deviation, mapped=mapped)
+def test_targets_follow_the_formula(smoothing, amount, deviation, compiled):
+    targets = call(smoothing, amount, deviation, compiled=compiled)
     assert targets.dtype == np.float32
     rows = zip(POSITIONS, LENGTHS, strict=True)
     expected = np.array([expected_targets(*row, smoothing, amount, deviation) for row in rows])
@@ -81,9 +80,43 @@ def test_far_tokens_of_a_long_passage_are_zero_and_not_nan():
 
 
 def test_integers_of_either_width():
-    np.testing.assert_array_equal(call("gaussian", dtype=tf.int32), call("gaussian", dtype=tf.int64))
+    np.testing.assert_array_equal(call("gaussian", dtype="int32"), call("gaussian", dtype="int64"))
 
 
 def test_an_unknown_smoothing_is_refused():
     with pytest.raises(ValueError, match=r"smoothing must be one of .*gaussian.*Received: smoothing='cosine'"):
         call("cosine")
+
+
+def expected_loss(borders, logits, smoothing):
+    total = 0.0
+    for (position, length), row in zip(borders, logits.astype(np.float64), strict=True):
+        log_probabilities = row - row.max() - np.log(np.exp(row - row.max()).sum())
+        total -= (expected_targets(position, length, smoothing, 0.1, 1.0) * log_probabilities).sum()
+    return total / len(borders)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_the_loss_is_the_mean_cross_entropy(smoothing):
+    logits = np.random.default_rng(0).normal(size=(7, WIDTH)).astype("float32")
+    logits[np.arange(WIDTH)[None] >= np.array(LENGTHS)[:, None]] = -1e9
+    borders = np.stack([POSITIONS, LENGTHS], axis=1)
+    found = float(BorderLoss(smoothing)(borders, logits))
+    assert found == pytest.approx(expected_loss(borders, logits, smoothing), rel=1e-6)
+    # Rows that only fill a batch up, whatever their logits are.
+    filled = np.concatenate([borders, np.zeros((4, 2), int)]), np.concatenate([logits, logits[:4] * 3 + 1])
+    assert float(BorderLoss(smoothing)(*filled)) == pytest.approx(found, rel=1e-6)
+
+
+def test_rows_that_fill_up_have_no_gradient():
+    logits = tf.Variable(np.random.default_rng(1).normal(size=(3, 5)).astype("float32"))
+    with tf.GradientTape() as tape:
+        loss = BorderLoss()(np.array([[1, 5], [0, 0], [4, 5]]), logits)
+    gradient = tape.gradient(loss, logits).numpy()
+    assert not gradient[1].any()
+    assert gradient[[0, 2]].all()
+
+
+def test_the_loss_goes_through_its_configuration():
+    loss = keras.losses.deserialize(keras.losses.serialize(BorderLoss("uniform", 0.2, 2.0)))
+    assert (loss.smoothing, loss.amount, loss.deviation) == ("uniform", 0.2, 2.0)

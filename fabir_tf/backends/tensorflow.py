@@ -1,0 +1,78 @@
+"""Reading and training on TensorFlow: tf.data batches, and one graph for all lengths."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fabir_tf.passage_sharing import PassageSharing
+from fabir_tf.pipelines.batches import make_batches as feed
+from fabir_tf.pipelines.rows import EncodedRows
+
+__all__ = ["Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "write_events"]
+
+# Batches computed at once: a core that has done its part of an operation goes on with another batch.
+STREAMS = 2
+
+
+class Logits:
+    """A model's logits of many batches.
+
+    Args:
+        model: what `fabir_tf.build_model` returned.
+
+    Call arguments:
+        rows: what can be read.
+        batches: int64 arrays of row numbers, one per batch.
+
+    Yields:
+        For each batch in turn the model's outputs, arrays `(batch, passage)` by name; the passage is at least as long
+        as the batch's longest.
+    """
+
+    def __init__(self, model: keras.Model):
+        sharing = PassageSharing(model)
+        # One trace for every batch and every length: shapes are left open.
+        signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
+        self._logits = tf.function(sharing.__call__, input_signature=[signature], autograph=False)
+
+    def __call__(self, rows: EncodedRows, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        with ThreadPoolExecutor(STREAMS) as pool:
+            ahead = deque()
+            for inputs in feed(rows, batches):
+                ahead.append(pool.submit(self._logits, inputs))
+                if len(ahead) > STREAMS:
+                    yield _as_arrays(ahead.popleft().result())
+            while ahead:
+                yield _as_arrays(ahead.popleft().result())
+
+
+def _as_arrays(logits: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+    return {name: values.numpy() for name, values in logits.items()}
+
+
+def compiles_with_xla(asked: bool) -> bool:
+    """Whether the training step is compiled with XLA, which on TensorFlow is slower on a CPU."""
+    return asked
+
+
+def make_deterministic() -> None:
+    """Makes operations repeat exactly, also where that is slower."""
+    tf.config.experimental.enable_op_determinism()
+
+
+def sync(trainer: keras.Model) -> None:
+    """Brings a model's variables up to date in the middle of a fit; TensorFlow's always are."""
+
+
+def write_events(folder: str | os.PathLike, step: int, values: Mapping[str, float]) -> None:
+    """Writes numbers for TensorBoard, which need not be installed for that."""
+    summary = tf.compat.v1.Summary()
+    for name, value in values.items():
+        summary.value.add(tag=name, simple_value=value)
+    with tf.summary.create_file_writer(os.fspath(folder)).as_default():
+        tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step=step)

@@ -1,0 +1,54 @@
+"""Writes the data of a training as plain arrays, for machines that train without TensorFlow.
+
+    fabir-prepare --flagfile=base.flags --output=prepared
+    KERAS_BACKEND=jax fabir-train --prepared=prepared --run_dir=runs/base
+
+Takes the settings of fabir-train, those of the data decide.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.prepared_data import expect_free, prepare_data, save_data
+from fabir_tf.training_config import TrainingConfig
+
+
+def define_flags() -> None:
+    """Flags of the command, those of fabir-train among them, so that both take one flag file."""
+    flags.DEFINE_string("output", None, "Folder for the arrays.")
+    flags.DEFINE_string("run_dir", None, "Of fabir-train; not used here.")
+    flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
+    cli.define_data_flags()
+    TrainingConfig.define_flags(flags.FLAGS)
+    FabirConfig.define_flags(flags.FLAGS, derived=False)
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads the flags and prepares the data."""
+    if not values.output:
+        raise UserError("--output is missing: name the folder for the arrays")
+    folder = Path(values.output).expanduser()
+    model_config, training = cli.configurations(values)
+    expect_free(folder)
+    data = prepare_data(model_config, training, cli.data_options(values), print)
+    save_data(data, folder, model_config, training)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    table = data.vectors.table.nbytes
+    print(
+        f"{data.summary}\n{len(data.borders):,} questions to train on in {folder}: {(size - table) / 1e6:.0f} MB and "
+        f"{table / 1e6:.0f} MB of word vectors"
+    )
+
+
+def run() -> None:
+    """Entry point of `fabir-prepare`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

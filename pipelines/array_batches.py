@@ -1,0 +1,65 @@
+"""Encoded data as batches of NumPy arrays of few shapes, for backends that compile a model anew for every shape."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from fabir_tf.pipelines.rows import PASSAGE_ROWS, EncodedRows
+
+# Batches that are made while others are computed.
+AHEAD = 4
+# Lengths are rounded up to these, so that SQuAD's passages of at most 400 tokens have 11 of them.
+FINE, COARSE, LONG = 32, 64, 256
+
+
+def array_batches(
+    rows: EncodedRows, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray] | None = None
+) -> Iterator[tuple]:
+    """Batches as `fabir_tf.pipelines.batches.make_batches` has them, padded further to sizes of which there are few.
+
+    Rows that are added have no token, neither in the passage nor in the question, and targets of 0.
+
+    Args:
+        rows, batches, targets: as for `make_batches`.
+
+    Yields:
+        (inputs,), or (inputs, targets): dictionaries of arrays.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        ahead = deque()
+        for batch in batches:
+            ahead.append(pool.submit(_make, rows, batch, targets))
+            if len(ahead) > AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def rounded(size: int) -> int:
+    """The next size that a batch may have: a multiple of 32 up to 256, of 64 up to 512, then of 256."""
+    step = FINE if size <= 256 else COARSE if size <= 512 else LONG
+    return max(-(-size // step), 1) * step
+
+
+def _make(rows: EncodedRows, batch: np.ndarray, targets: Mapping[str, np.ndarray] | None) -> tuple:
+    stretches = np.stack([rows.passage_starts[batch], rows.passage_lengths[batch]], axis=1)
+    stretches, passage_rows = np.unique(stretches, axis=0, return_inverse=True)
+    inputs = _ids("passage", rows, *stretches.T)
+    inputs |= _ids("question", rows, rows.question_starts[batch], rows.question_lengths[batch])
+    inputs[PASSAGE_ROWS] = _with_rows(passage_rows.reshape(-1).astype(np.int32), rounded(len(batch)))
+    if targets is None:
+        return (inputs,)
+    return inputs, {name: _with_rows(array[batch], rounded(len(batch))) for name, array in targets.items()}
+
+
+def _ids(name: str, rows: EncodedRows, starts: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+    types = np.zeros((rounded(len(starts)), rounded(lengths.max())), np.int32)
+    for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        types[row, :length] = rows.tokens[start : start + length]
+    return {f"{name}_words": rows.type_words[types], f"{name}_characters": rows.type_characters[types]}
+
+
+def _with_rows(values: np.ndarray, count: int) -> np.ndarray:
+    return np.concatenate([values, np.zeros((count - len(values), *values.shape[1:]), values.dtype)])

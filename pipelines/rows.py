@@ -1,0 +1,72 @@
+"""What a model reads, row by row: a question and a stretch of its passage."""
+
+import dataclasses
+
+import numpy as np
+
+from fabir_tf.pipelines.encoding import EncodedData
+
+PASSAGE_ROWS = "passage_rows"
+"""Input of a batch: the place of each question's passage among the batch's passages."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Questions, and the stretches of their passages.
+
+    Attributes:
+        questions: int64 `(rows,)`, the question's number in the dataset.
+        offsets: int64 `(rows,)`, the first token read of the passage.
+        lengths: int64 `(rows,)`, the number of tokens read.
+    """
+
+    questions: np.ndarray
+    offsets: np.ndarray
+    lengths: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedRows:
+    """Rows with all that batches are made of, as plain arrays.
+
+    Attributes:
+        tokens: int32 `(tokens,)`, the types of the tokens of all texts.
+        type_words: int32 `(types + 1,)`, the word id of each type; type 0 is padding.
+        type_characters: int32 `(types + 1, width)`, its character ids.
+        passage_starts, passage_lengths: int64 `(rows,)`, where each row's stretch of a passage lies among the tokens.
+        question_starts, question_lengths: int64 `(rows,)`, where its question lies.
+    """
+
+    tokens: np.ndarray
+    type_words: np.ndarray
+    type_characters: np.ndarray
+    passage_starts: np.ndarray
+    passage_lengths: np.ndarray
+    question_starts: np.ndarray
+    question_lengths: np.ndarray
+
+
+def encode_rows(encoded: EncodedData, rows: Rows, max_question: int | None = None) -> EncodedRows:
+    """Finds rows among a dataset's tokens.
+
+    Args:
+        encoded: the tokens and their ids.
+        rows: what is read.
+        max_question: tokens of a question that are read; None reads all.
+
+    Returns:
+        The rows.
+    """
+    tokenised, texts = encoded.tokenised, encoded.tokenised.texts
+    passages = tokenised.question_passages[rows.questions]
+    questions = len(tokenised.data.passages) + rows.questions
+    question_lengths = texts.lengths[questions]
+    return EncodedRows(
+        texts.tokens,
+        encoded.type_words,
+        encoded.type_characters,
+        texts.splits[passages] + rows.offsets,
+        rows.lengths,
+        texts.splits[questions],
+        question_lengths if max_question is None else np.minimum(question_lengths, max_question),
+    )

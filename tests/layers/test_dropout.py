@@ -1,0 +1,65 @@
+"""Dropout: each value alone, at its rate, and the mean kept."""
+
+import keras
+import layer_testing
+import numpy as np
+import pytest
+
+from fabir_tf.layers import Dropout
+
+INPUTS = {"inputs": layer_testing.normal(2, 3, 5, seed=1)}
+
+
+def dropped(rate, shape, dtype="float32", seed=7):
+    ones = keras.ops.ones(shape, dtype)
+    return np.asarray(keras.ops.cast(Dropout(rate, seed=seed, dtype=dtype)(ones, training=True), "float32"))
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    layer_testing.run_layer_test(Dropout, {"rate": 0.3, "seed": 5}, INPUTS, policy)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rate", [0.1, 0.19, 0.5, 0.99])
+def test_the_share_that_is_dropped_is_the_rate(rate, dtype):
+    values = dropped(rate, (300, 7, 301), dtype)
+    deviation = np.sqrt(rate * (1 - rate) / values.size)
+    assert abs((values == 0).mean() - rate) < 5 * deviation + 2**-16
+    kept = values[values != 0]
+    # bfloat16 has 8 bits.
+    np.testing.assert_allclose(kept, 1 / (1 - rate), rtol=1e-3 if dtype == "float32" else 2**-7)
+
+
+def test_neighbours_are_dropped_apart():
+    """Two values share the bits of one number; what happens to one must not tell of the other, nor of those near it."""
+    kept = dropped(0.5, (1000, 1000)).ravel() > 0
+    for distance in (1, 2, 3, 1000, 1001):
+        together = (kept[distance:] == kept[:-distance]).mean()
+        assert abs(together - 0.5) < 0.003, distance
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 1, 3), (2, 2)])
+def test_any_number_of_values(shape):
+    assert dropped(0.4, shape).shape == shape
+
+
+def test_calls_differ_and_seeds_repeat():
+    layer, again = Dropout(0.5, seed=3), Dropout(0.5, seed=3)
+    ones = np.ones((9, 9), "float32")
+    first, second = (np.asarray(layer(ones, training=True)) for _ in range(2))
+    assert (first != second).any()
+    np.testing.assert_array_equal(first, np.asarray(again(ones, training=True)))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_nothing_is_dropped_outside_training(rate):
+    (out,) = layer_testing.run(Dropout(rate), INPUTS)
+    np.testing.assert_array_equal(out, INPUTS["inputs"])
+    np.testing.assert_array_equal(np.asarray(Dropout(0.0)(INPUTS["inputs"], training=True)), INPUTS["inputs"])
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1, 1.5])
+def test_an_impossible_rate_is_refused(rate):
+    with pytest.raises(ValueError, match=rf"rate must be at least 0 and less than 1. Received: rate={rate}"):
+        Dropout(rate)

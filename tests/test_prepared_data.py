@@ -1,0 +1,196 @@
+"""Prepared data: the same run from arrays as from the files, on TensorFlow and, without TensorFlow or NLTK, on JAX."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
+
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import read_arrays
+from fabir_tf.pipelines.squad import read_squad
+from fabir_tf.prepared_data import load_data, prepare_data, save_data
+from fabir_tf.reader import Reader
+from fabir_tf.training import train
+from fabir_tf.training_config import DataOptions, TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+KEEPS = {f"{name}_keep": 1.0 for name in ("input", "sublayer", "attention", "selector", "character")}
+# Without dropout, whose random numbers each backend draws in its own way; one step per epoch, so that history.csv
+# tells the loss of every step.
+MODEL = CONFIG.replace(**KEEPS)
+STEPS = 20
+SETTINGS = {
+    "vectors": "none",
+    "min_word_count": 0,
+    "min_character_count": 0,
+    "batch_size": 12,
+    "length_groups": 1,
+    "warmup_steps": 200,
+    "checkpoint_steps": 1,
+    "seed": 5,
+}
+
+TRAIN_ON_JAX = """
+import sys
+for name in ("tensorflow", "tensorflow_datasets", "nltk"):
+    sys.modules[name] = None
+import keras
+assert keras.backend.backend() == "jax"
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.training import train
+from fabir_tf.training_config import DataOptions, TrainingConfig
+run_dir, prepared, model, training, resume = sys.argv[1:]
+model, training = FabirConfig.from_json(model), TrainingConfig.from_json(training)
+train(run_dir, model, training, DataOptions(prepared=prepared), resume == "resume")
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory, commands):
+    """Files, and what the command makes of them."""
+    folder = tmp_path_factory.mktemp("prepared")
+    data = {"dataset": write_squad(folder / "train.json", ARTICLES)}
+    data |= {"eval_dataset": write_squad(folder / "dev.json", DEV_ARTICLES)}
+    flags = TrainingConfig(**SETTINGS, **data).to_flags() + MODEL.to_flags()
+    derived = ("--trainable_words", "--characters=", "--frozen_words")
+    told = commands(
+        "prepare",
+        *(flag for flag in flags if not flag.startswith(derived) and not flag.endswith("=None")),
+        f"--output={folder / 'arrays'}",
+    )
+    assert told.status == 0, told.stderr
+    return folder / "arrays", data, told.stdout
+
+
+def run(run_dir, epochs, prepared=None, data=(), resume=False):
+    training = TrainingConfig(**SETTINGS, **dict(data), epochs=epochs)
+    return train(str(run_dir), MODEL, training, DataOptions(None, prepared=prepared), resume, lambda line: None)
+
+
+def run_on_jax(run_dir, epochs, prepared, resume=False):
+    training = TrainingConfig(**SETTINGS, epochs=epochs)
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", TRAIN_ON_JAX, str(run_dir), str(prepared)]
+    command += [MODEL.to_json(), training.to_json(), "resume" if resume else "new"]
+    environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def losses(run_dir):
+    with open(run_dir / "history.csv", encoding="utf-8") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]]
+
+
+@pytest.fixture(scope="module")
+def on_tensorflow(prepared, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("tensorflow") / "run"
+    run(run_dir, STEPS, prepared[0])
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def on_jax(prepared, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("jax") / "run"
+    run_on_jax(run_dir, STEPS, prepared[0])
+    return run_dir
+
+
+def test_the_command_says_what_it_wrote(prepared):
+    folder, _, told = prepared
+    assert f"12 questions to train on in {folder}" in told
+    assert "12 kept" in told
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "config.json",
+        "coverage.json",
+        "eval",
+        "train",
+        "vocabulary",
+    ]
+
+
+def test_arrays_give_the_run_that_the_files_give(prepared, on_tensorflow, tmp_path):
+    run(tmp_path / "run", STEPS, data=prepared[1])
+    assert losses(tmp_path / "run") == losses(on_tensorflow)
+    for name in ("config.json", "coverage.json", "predictions.json"):
+        assert (tmp_path / "run" / name).read_text() == (on_tensorflow / name).read_text(), name
+    with (
+        np.load(tmp_path / "run/checkpoints/best.npz") as one,
+        np.load(on_tensorflow / "checkpoints/best.npz") as other,
+    ):
+        assert one.files == other.files
+        assert all(np.array_equal(one[name], other[name]) for name in one.files)
+
+
+def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_jax):
+    found, expected = losses(on_jax), losses(on_tensorflow)
+    assert len(expected) == STEPS
+    assert expected[-1] < expected[0] - 0.2
+    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+
+
+def test_a_run_of_jax_is_read_on_tensorflow(prepared, on_jax):
+    data = read_squad(prepared[1]["eval_dataset"])
+    passages = [data.passages[question.passage] for question in data.questions]
+    answers = Reader.load(on_jax).answer_batch([question.text for question in data.questions], passages)
+    predictions = json.loads((on_jax / "predictions.json").read_text())
+    assert {q.id: answer.text for q, answer in zip(data.questions, answers, strict=True)} == predictions
+
+
+@pytest.mark.parametrize("first", ["tensorflow", "jax"])
+def test_one_backend_goes_on_where_the_other_stopped(prepared, on_tensorflow, tmp_path, first):
+    half = STEPS // 2
+    if first == "jax":
+        run_on_jax(tmp_path / "run", half, prepared[0])
+        run(tmp_path / "run", STEPS, prepared[0], resume=True)
+    else:
+        run(tmp_path / "run", half, prepared[0])
+        run_on_jax(tmp_path / "run", STEPS, prepared[0], resume=True)
+    np.testing.assert_allclose(losses(tmp_path / "run"), losses(on_tensorflow), atol=1e-4, rtol=0)
+
+
+def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared, commands, tmp_path):
+    folder = prepared[0]
+    model = ["--num_layers=1", "--d_model=20", "--character_filters=20"]
+    told = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'run'}", "--epochs=0", *model)
+    assert told.status == 0, told.stderr
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["training"]["dataset"] == prepared[1]["dataset"]
+    assert config["model"]["word_dim"] == CONFIG.word_dim
+    told = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'b'}", "--max_passage=30")
+    assert told.error == f"--prepared={folder}: prepared with max_passage=400, found max_passage=30"
+    told = commands("prepare", f"--output={folder}", "--dataset=sample")
+    assert told.error == f"{folder} already holds prepared data: name another folder"
+    told = commands("train", f"--prepared={tmp_path}", f"--run_dir={tmp_path / 'b'}")
+    assert told.error == f"{tmp_path}: found no prepared data, expected a folder written by fabir-prepare"
+    told = commands("prepare", "--dataset=sample")
+    assert told.error == "--output is missing: name the folder for the arrays"
+    assert not (tmp_path / "b").exists()
+
+
+DAMAGES = {
+    "config.json": "{}",
+    "train/tokens.npy": "no array",
+    "train/borders.npy": None,
+    "eval/texts.json": '{"name": "x"}',
+    "eval/tokens.npz": "no archive",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_file_is_named(prepared, tmp_path, name):
+    training = TrainingConfig(**SETTINGS, **prepared[1])
+    folder = tmp_path / "arrays"
+    save_data(prepare_data(MODEL, training, DataOptions(None), lambda line: None), folder, MODEL, training)
+    load_data(folder, MODEL)
+    if DAMAGES[name] is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(DAMAGES[name], encoding="utf-8")
+    with pytest.raises(UserError, match=rf"{name}: "):
+        load_data(folder, MODEL)
