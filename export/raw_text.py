@@ -14,7 +14,7 @@ from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
 from fabir_tf.pipelines.rows import PASSAGE_ROWS
 from fabir_tf.pipelines.vocabulary import PADDING
-from fabir_tf.reader import BATCH_ROWS, BATCH_TOKENS, LONGEST_QUESTION, WINDOW_OVERLAP, Reader
+from fabir_tf.reader import BATCH_PAIRS, BATCH_ROWS, BATCH_TOKENS, LONGEST_QUESTION, WINDOW_OVERLAP, Reader
 
 
 class _Ids(NamedTuple):
@@ -189,8 +189,10 @@ class RawTextReader(tf.Module):
 
         def read(done, starts, ends):
             ahead = order[done : done + BATCH_ROWS]
-            tokens = tf.gather(sizes, ahead) * tf.range(1, tf.size(ahead, tf.int64) + 1)
-            rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(tokens <= BATCH_TOKENS, tf.int32)), 1)]
+            longest = tf.gather(sizes, ahead)
+            tokens = longest * tf.range(1, tf.size(ahead, tf.int64) + 1)
+            has_room = (tokens <= BATCH_TOKENS) & (tokens * longest <= BATCH_PAIRS)
+            rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(has_room, tf.int32)), 1)]
             shown_here, asked_here = (_Rows(*(tf.gather(part, rows) for part in texts)) for texts in (shown, asked))
             stretches, passage_rows = unique_rows(*shown_here)
             inputs = _inputs("passage", ids, _Rows(*stretches)) | _inputs("question", ids, asked_here)

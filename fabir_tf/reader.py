@@ -18,7 +18,7 @@ from fabir_tf.pipelines.rows import Rows, encode_rows
 from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
-from fabir_tf.pipelines.windows import merge_windows, window_offsets
+from fabir_tf.pipelines.windows import LONGEST_PASSAGE, merge_windows, window_offsets
 from fabir_tf.precision import dtype_policy
 from fabir_tf.run_directory import RunDirectory
 from fabir_tf.training_config import POLICIES
@@ -28,6 +28,8 @@ WINDOW_OVERLAP = 128
 # Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
 BATCH_TOKENS = 24_000
 BATCH_ROWS = 256
+# Pairs of tokens in a batch: each head holds a float32 for each of them, 64 MiB.
+BATCH_PAIRS = LONGEST_PASSAGE**2
 # Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
 LONGEST_QUESTION = 512
 
@@ -78,8 +80,8 @@ class Reader:
     """
 
     def __init__(self, model: keras.Model, vocabulary: Vocabulary, config: FabirConfig, max_passage: int = 512):
-        if max_passage < 1:
-            raise UserError(f"max_passage must be at least 1, found {max_passage}")
+        if not 1 <= max_passage <= LONGEST_PASSAGE:
+            raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
         self.model = model
         self.vocabulary = vocabulary
         self.config = config
@@ -243,14 +245,18 @@ def set_frozen_table(model: keras.Model, table: np.ndarray) -> None:
 
 
 def _batches_by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Row numbers sorted by length, cut where a batch would hold too many tokens."""
+    """Row numbers sorted by length, cut where a batch would hold too many tokens or pairs of tokens."""
     order = np.argsort(lengths, kind="stable")
     begin = 0
     for end in range(1, len(order) + 1):
         is_last = end == len(order)
-        if is_last or end - begin == BATCH_ROWS or (end - begin + 1) * lengths[order[end]] > BATCH_TOKENS:
+        if is_last or end - begin == BATCH_ROWS or not _has_room(end - begin + 1, lengths[order[end]]):
             yield order[begin:end]
             begin = end
+
+
+def _has_room(rows: int, length: int) -> bool:
+    return rows * length <= BATCH_TOKENS and rows * length**2 <= BATCH_PAIRS
 
 
 def _merge(tokenised: TokenisedData, question: int, parts: list) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+LONGEST_PASSAGE = 4096
+"""Tokens read at once at most: an attention over more of them would take gigabytes."""
+
 
 def window_offsets(length: int, size: int, overlap: int) -> np.ndarray:
     """Where the windows over a passage begin.

@@ -12,7 +12,6 @@ import pytest
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import read_arrays
 from fabir_tf.pipelines.squad import read_squad
 from fabir_tf.prepared_data import load_data, prepare_data, save_data
 from fabir_tf.reader import Reader

@@ -1,6 +1,10 @@
 """The reader: the same answer whichever way it is asked, text that is the passage's own, and passages of any length."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -17,6 +21,8 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import Question, SquadData
 from fabir_tf.pipelines.tokenizer import tokenize
 from fabir_tf.reader import NO_ANSWER, Reader, Span
+
+ROOT = Path(__file__).parents[1]
 
 MAX_ANSWER = 4
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
@@ -126,6 +132,35 @@ def test_batches_hold_no_more_tokens_than_allowed(small_batches):
         assert len(batch) == 1 or len(batch) * lengths[batch].max() <= 70
     assert [lengths[batch].tolist() for batch in batches] == [[1, 10, 10, 10], [10, 16, 16], [26, 26], [31, 31], [90]]
     assert not list(module._batches_by_length(np.zeros(0, np.int64)))
+
+
+@pytest.mark.parametrize(
+    ("length", "rows", "expected"),
+    [(4096, 2, [1, 1]), (2000, 9, [4, 4, 1]), (512, 90, [46, 44]), (100, 300, [240, 60])],
+)
+def test_batches_hold_no_more_pairs_of_tokens_than_allowed(length, rows, expected):
+    assert [len(batch) for batch in module._batches_by_length(np.full(rows, length))] == expected
+
+
+READ_AT_ONCE = """
+import resource
+from tiny import make_reader
+reader = make_reader([f"w{number}" for number in range(50)], max_passage=4096, num_heads=4)
+passage = " ".join(f"w{number % 50}" for number in range(4096))
+print(repr(reader.answer("w1 w2", passage).text))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_a_passage_of_4096_tokens_is_read_at_once_within_two_gigabytes():
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AT_ONCE], capture_output=True, text=True, timeout=600, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    answer, kibibytes = done.stdout.splitlines()[-2:]
+    assert answer.startswith("'w")
+    assert int(kibibytes) * 1024 < 2e9
 
 
 def test_all_lengths_share_one_trace(reader):
@@ -344,7 +379,7 @@ def test_the_blank_text_among_many_is_named(reader):
 
 
 def test_a_window_needs_a_token(reader):
-    with pytest.raises(UserError, match=r"^max_passage must be at least 1, found 0$"):
+    with pytest.raises(UserError, match=r"^max_passage must be from 1 to 4096, found 0$"):
         resized(reader, 0)
 
 

@@ -14,6 +14,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, naming
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
+from fabir_tf.pipelines.windows import LONGEST_PASSAGE
 from fabir_tf.prepared_data import prepared_settings
 from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
 
@@ -134,7 +135,8 @@ def _fail(message: str) -> None:
 
 def define_reading_flags() -> None:
     """Flags that say how a trained reader reads."""
-    flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
+    text = "Passages of more tokens are read in overlapping windows."
+    flags.DEFINE_integer("max_passage", 512, text, lower_bound=1, upper_bound=LONGEST_PASSAGE)
     flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, whatever the run was trained with.")
 
 
