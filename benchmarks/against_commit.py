@@ -6,85 +6,83 @@ Both versions run in processes of their own, with weights as they begin, and tak
 what else the machine does falls on both. Printed are medians, the spread, and the median of the turns' ratios.
 """
 
-import json
-import os
-import statistics
 import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
-from absl import app, flags
+from absl import flags
+from common import ROOT, Contender, chosen, draw_bars, print_table, ratios, run, shown, spread, take_turns
+from speed_turns import version_in
 
-flags.DEFINE_string("commit", None, "The earlier version.", required=True)
+TASKS = ("inference", "training")
+
+flags.DEFINE_string("commit", None, "The earlier version.")
 flags.DEFINE_string("dataset", "sample", "Questions to answer: a SQuAD JSON file or sample.")
 flags.DEFINE_string("train_dataset", "sample", "Questions to train on.")
-flags.DEFINE_list("tasks", ["inference", "training"], "What is measured.")
-flags.DEFINE_integer("turns", 3, "Turns of each version.")
-flags.DEFINE_string("dtype_policy", "float32", "Of this tree; the earlier version runs in float32.")
-flags.DEFINE_string("json_file", None, "Where the figures are also written.")
+flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
+flags.DEFINE_enum(
+    "dtype_policy",
+    "float32",
+    ["float32", "mixed_bfloat16", "mixed_float16"],
+    "Of this tree; the earlier version runs in float32.",
+)
 
-ROOT = Path(__file__).resolve().parents[1]
 
+def measure(values: flags.FlagValues) -> dict:
+    """Runs the race."""
+    from fabir_tf.pipelines.errors import UserError
 
-def main(_) -> None:
+    if not values.commit:
+        raise UserError("--commit is missing: name the earlier version")
+    tasks = chosen(values, "tasks", TASKS)
     with tempfile.TemporaryDirectory() as folder:
-        earlier = Path(folder) / "earlier"
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "--detach", "--quiet", str(earlier), flags.FLAGS.commit], check=True)
-        try:
-            found = _race({"earlier": (earlier, "float32"), "now": (ROOT, flags.FLAGS.dtype_policy)})
-        finally:
-            subprocess.run([*git, "remove", "--force", str(earlier)], check=True)
-    for task, turns in found.items():
-        _report(task, turns)
-    if flags.FLAGS.json_file:
-        Path(flags.FLAGS.json_file).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        _unpack(values.commit, folder)
+        data = (values.dataset, values.train_dataset)
+        contenders = {
+            "earlier": Contender(version_in, folder, *data, "float32"),
+            "now": Contender(version_in, str(ROOT), *data, values.dtype_policy),
+        }
+        found = {
+            task: take_turns(contenders, values.turns, task, say="{speed:.0f} questions/s".format_map) for task in tasks
+        }
+    return {task: _report(task, turns) for task, turns in found.items()}
 
 
-def _race(trees: dict[str, tuple[Path, str]]) -> dict[str, dict[str, list[dict]]]:
-    programs = {name: _start(*tree) for name, tree in trees.items()}
-    for program in programs.values():
-        json.loads(program.stdout.readline())
-    found = {task: {name: [] for name in programs} for task in flags.FLAGS.tasks}
-    for task in flags.FLAGS.tasks:
-        for turn in range(flags.FLAGS.turns):
-            for name, program in programs.items():
-                program.stdin.write(task + "\n")
-                program.stdin.flush()
-                figures = json.loads(program.stdout.readline())
-                found[task][name].append(figures)
-                print(f"{task} {turn + 1} {name}: {figures['speed']:.0f} questions/s", file=sys.stderr, flush=True)
-    for program in programs.values():
-        program.stdin.close()
-        program.wait()
-    return found
+def _unpack(commit: str, folder: str) -> None:
+    """Writes a commit's files into a folder; git keeps no note of them, as it would of a worktree."""
+    from fabir_tf.pipelines.errors import UserError
+
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False)
+    if archive.returncode:
+        raise UserError(f"--commit={commit}: git finds no such commit in {ROOT}")
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
-def _start(tree: Path, policy: str) -> subprocess.Popen:
-    datasets = [
-        name if name == "sample" else str(Path(name).resolve())
-        for name in (flags.FLAGS.dataset, flags.FLAGS.train_dataset)
-    ]
-    # The program of this tree for both; the package is the one of each tree.
-    command = [sys.executable, str(ROOT / "benchmarks" / "speed_turns.py"), *datasets, policy]
-    environment = os.environ | {"PYTHONPATH": str(tree)}
-    return subprocess.Popen(
-        command, env=environment, cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-
-
-def _report(task: str, turns: dict[str, list[dict]]) -> None:
-    for name, figures in turns.items():
-        speeds = [figure["speed"] for figure in figures]
-        processor = statistics.median(figure["processor_ms"] for figure in figures)
-        print(
-            f"{task}, {name}: {statistics.median(speeds):.0f} questions/s ({min(speeds):.0f} to {max(speeds):.0f}), "
-            f"{processor:.1f} ms of processor time a question, peak {figures[-1]['peak_mib']:,} MiB"
+def _report(task: str, turns: dict[str, list[dict]]) -> dict:
+    speeds = {name: [figures["speed"] for figures in of_one] for name, of_one in turns.items()}
+    ratio = ratios(speeds["now"], speeds["earlier"])
+    rows = [
+        (
+            name,
+            shown(spread(speeds[name])),
+            shown(spread(figures["processor_ms"] for figures in of_one), ".1f"),
+            f"{of_one[-1]['peak_mib']:,}",
         )
-    ratios = [now["speed"] / earlier["speed"] for earlier, now in zip(turns["earlier"], turns["now"], strict=True)]
-    print(f"{task}, now : earlier = {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        for name, of_one in turns.items()
+    ]
+    print_table(
+        f"{task}: now : earlier = {shown(ratio, '.2f')}",
+        ("", "questions/s", "ms of processor time a question", "peak MiB"),
+        rows,
+    )
+    return {"turns": turns, "speed": {name: spread(of_one) for name, of_one in speeds.items()}, "ratio": ratio}
+
+
+def draw(figure, found: dict) -> None:
+    """A bar for each version, a panel for each task."""
+    for axes, (task, result) in zip(figure.subplots(len(found), squeeze=False)[:, 0], found.items(), strict=True):
+        draw_bars(axes, list(result["speed"]), list(result["speed"].values()), "questions/s")
+        axes.set_title(task)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(__doc__, measure, draw)

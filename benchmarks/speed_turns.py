@@ -1,48 +1,48 @@
-"""One version of fabir_tf, asked for one measurement after the other: what against_commit.py runs in each tree.
+"""One version of fabir_tf, to be measured: what against_commit.py runs for each tree, in a process of its own.
 
-Reads a line per turn from standard input, `inference` or `training`, and answers with a line of JSON: questions per
-second, processor seconds per question and peak memory. Uses only what every version has had.
+Uses only what every version has had.
 """
 
-import json
-import resource
-import shutil
 import sys
 import tempfile
-import time
-from pathlib import Path
+from collections.abc import Callable
 
-dataset, train_dataset, policy = sys.argv[1:4]
-
-import keras  # noqa: E402
-
-import fabir_tf  # noqa: E402
-from fabir_tf.pipelines.encoding import encode, tokenise  # noqa: E402
-from fabir_tf.pipelines.sources import load_dataset  # noqa: E402
-from fabir_tf.pipelines.vectors import load_vectors  # noqa: E402
-from fabir_tf.pipelines.vocabulary import build_vocabulary  # noqa: E402
-from fabir_tf.training import train  # noqa: E402
-from fabir_tf.training_config import DataOptions, TrainingConfig  # noqa: E402
+from common import timed
 
 
-def main() -> None:
-    answers = {"inference": inference(), "training": training}
-    say({"ready": str(Path(fabir_tf.__file__).parents[1])})
-    for line in sys.stdin:
-        begin, used = time.monotonic(), processor_seconds()
-        questions, seconds = answers[line.strip()]()
-        used = processor_seconds() - used
-        seconds = seconds or time.monotonic() - begin
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        say({"speed": questions / seconds, "processor_ms": 1000 * used / questions, "peak_mib": peak})
+def version_in(tree: str, dataset: str, train_dataset: str, policy: str) -> Callable[[str], dict[str, float]]:
+    """Prepares the version of a tree.
+
+    Args:
+        tree: the checkout whose package is imported; the process must not have imported another.
+        dataset, train_dataset: questions to answer and to train on.
+        policy: the dtype policy.
+
+    Returns:
+        What measures a task, "inference" or "training".
+    """
+    sys.path.insert(0, tree)
+    import fabir_tf
+
+    if not fabir_tf.__file__.startswith(tree):
+        raise ValueError(f"fabir_tf was imported from {fabir_tf.__file__}, expected the version in {tree}")
+    answer = _answering(dataset, policy)
+    tasks = {"inference": lambda: timed(answer), "training": lambda: _train(train_dataset, policy)}
+    return lambda task: tasks[task]()
 
 
-def inference():
+def _answering(dataset: str, policy: str) -> Callable[[], int]:
     """Model and decoding over a whole dataset whose tokens are looked up already."""
-    data = load_dataset(dataset, "dev")
-    tokenised = tokenise(data, None, lambda line: None)
-    vectors = load_vectors("bundled")
-    vocabulary = build_vocabulary(tokenised.token_counts(), vectors.words)
+    import keras
+
+    import fabir_tf
+    from fabir_tf.pipelines.encoding import encode, tokenise
+    from fabir_tf.pipelines.sources import load_dataset
+    from fabir_tf.pipelines.vectors import load_vectors
+    from fabir_tf.pipelines.vocabulary import build_vocabulary
+
+    tokenised = tokenise(load_dataset(dataset, "dev"), None, lambda line: None)
+    vocabulary = build_vocabulary(tokenised.token_counts(), load_vectors("bundled").words)
     encoded = encode(tokenised, vocabulary, 20)
     config = fabir_tf.FabirConfig(
         trainable_words=vocabulary.trainable_rows,
@@ -53,30 +53,27 @@ def inference():
     reader = fabir_tf.Reader(fabir_tf.build_model(config), vocabulary, config)
     keras.config.set_dtype_policy("float32")
     reader.predict(encoded)
-    return lambda: (len(reader.predict(encoded)), None)
+    return lambda: len(reader.predict(encoded))
 
 
-def training():
+def _train(dataset: str, policy: str) -> dict[str, float]:
     """The second of two epochs, as the run's own history has it: in the first the model is traced."""
-    folder = tempfile.mkdtemp()
+    import fabir_tf
+    from fabir_tf.training import train
+    from fabir_tf.training_config import DataOptions, TrainingConfig
+
     settings = TrainingConfig(
-        dataset=train_dataset, eval_dataset="sample", epochs=2, dtype_policy=policy, checkpoint_steps=10**6
+        dataset=dataset, eval_dataset="sample", epochs=2, dtype_policy=policy, checkpoint_steps=10**6
     )
-    log = []
-    history = train(folder, fabir_tf.FabirConfig(), settings, DataOptions(cache_dir=None), log=log.append)
-    shutil.rmtree(folder)
-    (questions,) = [line.split()[0] for line in log if "questions to train on" in line]
-    return int(questions.replace(",", "")), history["epochs"][-1]["seconds"]
+    log, seconds = [], []
 
+    def work() -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            history = train(folder, fabir_tf.FabirConfig(), settings, DataOptions(cache_dir=None), log=log.append)
+        seconds.append(history["epochs"][-1]["seconds"])
+        (questions,) = [line.split()[0] for line in log if "questions to train on" in line]
+        return int(questions.replace(",", ""))
 
-def processor_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def say(values: dict) -> None:
-    print(json.dumps(values), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    # Processor time and memory are those of the whole run.
+    figures = timed(work)
+    return figures | {"speed": figures["questions"] / seconds[0]}

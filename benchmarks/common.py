@@ -1,0 +1,290 @@
+"""What the benchmarks share: contenders that take turns, medians and spreads, tables, JSON files and pictures.
+
+Nothing of fabir_tf or TensorFlow is imported at the top: contenders of another commit or of another library import this
+module too, and must have neither this tree's package nor TensorFlow's memory.
+"""
+
+import datetime
+import importlib.util
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTPUT_FLAGS = ("turns", "json_file", "picture")
+LIBRARIES = ("tensorflow", "keras", "numpy", "torch", "transformers")
+
+
+def run(doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[Any, dict], None]) -> None:
+    """Runs a benchmark as a command; a person's mistake ends it with one sentence and status 2.
+
+    Args:
+        doc: what the benchmark answers, shown by --help.
+        measure: takes the flags, prints tables and returns what was found, as JSON knows it.
+        draw: takes a matplotlib figure and what was found.
+    """
+    from fabir_tf.commands import cli
+    from fabir_tf.pipelines.files import write_text
+
+    flags.DEFINE_integer("turns", 3, "Turns of each contender.", lower_bound=1)
+    flags.DEFINE_string("json_file", None, "Where the figures are also written, each turn by itself.")
+    flags.DEFINE_string("picture", None, "Where a picture is drawn, PNG or SVG; needs the extra `plot`.")
+    for name in OUTPUT_FLAGS:
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+
+    def main(values: flags.FlagValues) -> None:
+        _check_outputs(values)
+        found = measure(values)
+        if values.json_file:
+            content = {"machine": _machine(), "settings": _settings(values), "found": found}
+            write_text(values.json_file, json.dumps(content, indent=2) + "\n")
+        if values.picture:
+            figure = _figure()
+            draw(figure, found)
+            figure.savefig(values.picture, dpi=120)
+
+    # Or a benchmark that is told to end would leave its temporary folders behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    cli.run_command(main, doc)
+
+
+def _check_outputs(values: flags.FlagValues) -> None:
+    """Finds what would spoil the end of a long measurement before it begins."""
+    from fabir_tf.pipelines.errors import UserError
+    from fabir_tf.pipelines.files import expect_writable
+
+    for path in (values.json_file, values.picture):
+        if path:
+            expect_writable(path)
+    if not values.picture:
+        return
+    try:
+        endings = _figure().canvas.get_supported_filetypes()
+    except ImportError:
+        raise UserError('--picture needs matplotlib: pip install "fabir_tf[plot]"') from None
+    if Path(values.picture).suffix[1:].lower() not in endings:
+        raise UserError(f"--picture={values.picture}: expected a name that ends in one of {', '.join(endings)}")
+
+
+def _figure():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _settings(values: flags.FlagValues) -> dict:
+    given = {flag.name: flag.value for flag in values.get_key_flags_for_module(sys.argv[0])}
+    return {name: value for name, value in given.items() if name not in ("json_file", "picture")}
+
+
+def _machine() -> dict:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "date": datetime.datetime.now().isoformat(timespec="seconds"),
+        "processor": models[0] if models else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in LIBRARIES if importlib.util.find_spec(name)},
+    }
+
+
+class Contender:
+    """A process of its own that measures whenever it is asked, so that one's threads and memory are not another's.
+
+    Args:
+        make: called in the process; returns what is asked. Found by its name, so a function of a module's top.
+        *arguments: of `make`.
+    """
+
+    def __init__(self, make: Callable[..., Callable[..., Any]], *arguments):
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
+        self._process.start()
+        other.close()
+        self._is_ready = False
+
+    def wait(self) -> None:
+        """Returns once `make` has."""
+        if not self._is_ready:
+            self._receive()
+            self._is_ready = True
+
+    def ask(self, *request) -> Any:
+        """What the process answers to a request."""
+        self.wait()
+        self._pipe.send(request)
+        return self._receive()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._pipe.close()
+        self._process.join()
+
+    def _receive(self) -> Any:
+        from fabir_tf.pipelines.errors import UserError
+
+        try:
+            answer = self._pipe.recv()
+        except EOFError:
+            self._process.join()
+            status = self._process.exitcode
+            raise UserError(f"a contender's process has ended with status {status}: its own lines say why") from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(pipe, make: Callable[..., Callable[..., Any]], arguments: tuple) -> None:
+    # A keystroke reaches all processes; the first of them ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        try:
+            answer = make(*arguments)
+            pipe.send(None)
+            while True:
+                pipe.send(answer(*pipe.recv()))
+        except ValueError as error:
+            # By its name, because not every contender has fabir_tf.
+            if type(error).__name__ != "UserError":
+                raise
+            pipe.send(error)
+    except (EOFError, ConnectionError):
+        return
+
+
+def take_turns(
+    contenders: dict[Any, Contender], turns: int, *request, say: Callable[[dict], str]
+) -> dict[Any, list[dict]]:
+    """Asks one contender after the other, again and again, so that what else the machine does falls on all.
+
+    Args:
+        contenders: by their names.
+        turns: of each.
+        *request: what is asked.
+        say: words for an answer, to follow a long race with.
+
+    Returns:
+        Each contender's answers.
+    """
+    for contender in contenders.values():
+        contender.wait()
+    found = {name: [] for name in contenders}
+    for turn in range(1, turns + 1):
+        for name, contender in contenders.items():
+            found[name].append(contender.ask(*request))
+            words = name if isinstance(name, str) else " ".join(map(str, name))
+            show_turn(turn, turns, f"{' '.join([*request, words])}: {say(found[name][-1])}")
+    return found
+
+
+def show_turn(turn: int, turns: int, line: str) -> None:
+    """Tells how far a long measurement is."""
+    print(f"turn {turn} of {turns}, {line}", file=sys.stderr, flush=True)
+
+
+def timed(work: Callable[[], int]) -> dict[str, float]:
+    """Runs `work`, which returns how many questions it did; tells their speed, their processor time, and memory."""
+    begin, used = time.perf_counter(), time.process_time()
+    questions = work()
+    seconds, used = time.perf_counter() - begin, time.process_time() - used
+    return {
+        "questions": questions,
+        "speed": questions / seconds,
+        "processor_ms": 1000 * used / questions,
+        "peak_mib": peak_mib(),
+    }
+
+
+def peak_mib() -> int:
+    """The most memory that this process has held."""
+    # Not ru_maxrss: a process begins with that of the one that started it.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """Median, lowest and highest of some turns."""
+    values = list(values)
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
+
+
+def ratios(ones: Iterable[float], others: Iterable[float]) -> dict[str, float]:
+    """The spread of the turns' ratios: both sides of each were measured one right after the other."""
+    return spread(one / other for one, other in zip(ones, others, strict=True))
+
+
+def shown(values: dict[str, float] | None, form: str = ",.0f") -> str:
+    """A spread as a table's cell."""
+    if values is None:
+        return ""
+    median, low, high = (format(values[name], form) for name in ("median", "low", "high"))
+    return f"{median} ({low} to {high})"
+
+
+def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints a table in Markdown; numbers stand on the right."""
+    lines = [[str(cell) for cell in line] for line in (header, *rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
+    align = [str.ljust] + [str.rjust] * (len(header) - 1)
+    rule = ["-" * widths[0]] + ["-" * (width - 1) + ":" for width in widths[1:]]
+    print(f"\n{title}\n")
+    for line in (lines[0], rule, *lines[1:]):
+        print("| " + " | ".join(put(cell, width) for put, cell, width in zip(align, line, widths, strict=True)) + " |")
+    print(flush=True)
+
+
+def chosen(values: flags.FlagValues, flag: str, choices: Iterable[str]) -> list[str]:
+    """The values of a flag that is a list, each once.
+
+    Raises:
+        UserError: one is none of the choices.
+    """
+    from fabir_tf.pipelines.errors import UserError
+
+    choices = list(choices)
+    found = values[flag].value
+    if unknown := [name for name in found if name not in choices]:
+        raise UserError(f"--{flag}: found {unknown[0]!r}, expected some of {', '.join(choices)}")
+    return list(dict.fromkeys(found))
+
+
+def counts(values: flags.FlagValues, flag: str) -> list[int]:
+    """The values of a flag that is a list of numbers from 1.
+
+    Raises:
+        UserError: one is no such number.
+    """
+    from fabir_tf.pipelines.errors import UserError
+
+    found = values[flag].value
+    for text in found:
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise UserError(f"--{flag}: found {text!r}, expected numbers from 1, separated by commas")
+    return [int(text) for text in found]
+
+
+def draw_bars(axes, names: Sequence[str], values: Sequence[dict[str, float]], label: str) -> None:
+    """Medians as bars with their spread, the first one on top."""
+    medians = [value["median"] for value in values]
+    errors = [[abs(value["median"] - value[end]) for value in values] for end in ("low", "high")]
+    bars = axes.barh(names, medians, xerr=errors, color="tab:blue", ecolor="0.3")
+    axes.bar_label(bars, [f"{median:,.3g}" for median in medians], padding=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    axes.set_xlabel(label)
