@@ -47,8 +47,10 @@ setup(
         ],
         # TensorFlow Serving's messages: the warm-up requests of an export, and the gRPC client.
         "serving": ["tensorflow-serving-api"],
-        # Pictures: the quickstart notebook and the learning curve of benchmarks/.
+        # Pictures: the quickstart notebook, and what benchmarks/ draw.
         "plot": ["matplotlib"],
+        # What benchmarks/rivals.py races against: DistilBERT and MiniLM as most people run them.
+        "rivals": ["torch", "transformers>=4.48"],
         # The progress of a run in a browser, `tensorboard --logdir RUN_DIR`; writing it needs no extra.
         "tensorboard": ["tensorboard"],
     },

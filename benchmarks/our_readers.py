@@ -1,0 +1,56 @@
+"""Our readers as contenders of rivals.py; imported in their own processes alone."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+from common import timed
+from workload import Training, fresh_reader, set_threads
+
+from fabir_tf.pipelines.encoding import TokenisedData
+
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+class OurReader:
+    """One of our readers, and questions.
+
+    Args:
+        name: one of `workload.READERS`.
+        precision: "float32" or "bfloat16".
+        threads: threads to compute with.
+        tokenised: the questions to answer.
+        to_train_on: the questions to train on.
+    """
+
+    def __init__(self, name: str, precision: str, threads: int, tokenised: TokenisedData, to_train_on: TokenisedData):
+        set_threads(threads)
+        self._name = name
+        self._policy = POLICIES[precision]
+        self._to_train_on = to_train_on
+        self._reader = fresh_reader(name, tokenised, self._policy)
+        self._encoded = self._reader.encode(tokenised)
+        self._is_warm = False
+
+    def measure(self, task: str) -> dict[str, float]:
+        """Times one pass over the questions, "inference" or "training"; the first call of a task also warms up."""
+        if task == "training":
+            return timed(self._training.train)
+        if not self._is_warm:
+            self._answer()
+            self._is_warm = True
+        return timed(self._answer)
+
+    def _answer(self) -> int:
+        """In the reader's own batches, down to the best spans."""
+        return len(self._reader.predict(self._encoded))
+
+    @cached_property
+    def _training(self) -> Training:
+        return Training(self._name, self._to_train_on, self._policy)
+
+
+def our_reader(
+    name: str, precision: str, threads: int, tokenised: TokenisedData, to_train_on: TokenisedData
+) -> Callable[[str], dict[str, float]]:
+    """What measures a task with an `OurReader` of these arguments."""
+    return OurReader(name, precision, threads, tokenised, to_train_on).measure

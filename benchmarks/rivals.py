@@ -1,0 +1,153 @@
+"""How many questions a second our readers answer and are trained on, against DistilBERT and MiniLM.
+
+    python benchmarks/rivals.py --dataset=dev-v1.1.json --json_file=rivals.json --picture=rivals.png
+
+Needs the extra `rivals`. The rivals are Hugging Face's DistilBERT-base (6 layers, 768 features, 12 heads, feedforwards
+of 3,072) and MiniLM-L6-H384 (6 layers, 384 features, 12 heads, feedforwards of 1,536) for question answering in
+PyTorch. All weights are random, which speed does not depend on. Everything else is the same for all, or in the rivals'
+favour:
+
+- the same questions, each contender in a process of its own with the same number of threads, in alternating turns;
+- batches of questions of like length, cut at a number of tokens that suits each, padded no further than the longest;
+- attention is PyTorch's fused one (sdpa), in inference_mode; the layers are as fast as torch.nn.TransformerEncoder's;
+- a rival reads [CLS] question [SEP] passage [SEP], cut at 512 tokens, of random ids, because no vocabulary of theirs is
+  needed for that. Their texts would have more pieces than ours have words (1.1 to 1.3 times in English prose):
+  --pieces_per_token is 1 by default, in their favour;
+- the rivals end at the logits; ours go on to the best spans.
+
+Ours read a passage once for all of its questions, which the rivals cannot. Training is forward, backward and optimiser:
+ours in batches of 75 with Adam, by `fit`; the rivals in batches of 32 with a fused AdamW, in bfloat16 by autocast.
+"""
+
+import importlib.util
+
+import numpy as np
+from absl import flags
+from common import Contender, chosen, draw_bars, print_table, ratios, run, shown, spread, take_turns
+
+TASKS = ("inference", "training")
+RIVALS = ("distilbert", "minilm")
+PRECISIONS = ("float32", "bfloat16")
+
+flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file or sample.")
+flags.DEFINE_integer("questions", 1000, "About how many to answer, evenly over the passages' lengths.", lower_bound=1)
+flags.DEFINE_integer("training_questions", 300, "About how many to train on, chosen alike.", lower_bound=1)
+flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
+flags.DEFINE_list("readers", ["fabir"], "Our readers, by their names in a run's configuration.")
+flags.DEFINE_list("rivals", list(RIVALS), "The rivals; may be empty.")
+flags.DEFINE_list("precisions", list(PRECISIONS), "Of every contender.")
+flags.DEFINE_integer("threads", 2, "Threads of every contender.", lower_bound=1)
+flags.DEFINE_float("pieces_per_token", 1.0, "Pieces that a rival reads for a token of ours.", lower_bound=1.0)
+
+
+def measure(values: flags.FlagValues) -> dict:
+    """Runs the race."""
+    from workload import READERS
+
+    tasks, precisions = chosen(values, "tasks", TASKS), chosen(values, "precisions", PRECISIONS)
+    readers, rivals = chosen(values, "readers", READERS), chosen(values, "rivals", RIVALS)
+    _expect_torch(rivals)
+    contenders = _contenders(values, readers, rivals, precisions)
+    say = "{speed:,.1f} questions/s".format_map
+    found = {task: take_turns(contenders, values.turns, task, say=say) for task in tasks}
+    for contender in contenders.values():
+        contender.close()
+    return {task: _report(task, turns, readers) for task, turns in found.items()}
+
+
+def _expect_torch(rivals: list[str]) -> None:
+    from fabir_tf.pipelines.errors import UserError
+
+    missing = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
+    if rivals and missing:
+        raise UserError(f'--rivals needs {" and ".join(missing)}: pip install "fabir_tf[rivals]", or leave it empty')
+
+
+def _contenders(
+    values: flags.FlagValues, readers: list[str], rivals: list[str], precisions: list[str]
+) -> dict[tuple[str, str], Contender]:
+    """All of them, by their name and precision."""
+    from workload import load_questions
+
+    tokenised = load_questions(values.dataset, values.questions)
+    to_train_on = load_questions(values.dataset, values.training_questions)
+    lengths = [_pieces(part, values.pieces_per_token) for part in (tokenised, to_train_on)]
+    contenders = {}
+    for precision in precisions:
+        for name in readers:
+            contenders[name, precision] = Contender(_ours, name, precision, values.threads, tokenised, to_train_on)
+        for name in rivals:
+            contenders[name, precision] = Contender(_theirs, name, precision, values.threads, *lengths)
+    return contenders
+
+
+def _pieces(tokenised, pieces_per_token: float) -> np.ndarray:
+    """What a rival reads of each question and its passage, [CLS] and both [SEP] included."""
+    texts = (tokenised.question_lengths, tokenised.passage_lengths[tokenised.question_passages])
+    return sum(np.ceil(lengths * pieces_per_token).astype(np.int64) for lengths in texts) + 3
+
+
+# Imported where they run: neither library's memory is to count for the other.
+def _ours(*arguments):
+    from our_readers import our_reader
+
+    return our_reader(*arguments)
+
+
+def _theirs(*arguments):
+    from torch_readers import torch_reader
+
+    return torch_reader(*arguments)
+
+
+def _report(task: str, turns: dict[tuple[str, str], list[dict]], readers: list[str]) -> dict:
+    """Prints the table of a task, and returns its rows."""
+    rows = [
+        {
+            "contender": name,
+            "precision": precision,
+            "speed": spread(figures["speed"] for figures in of_one),
+            "processor_ms": spread(figures["processor_ms"] for figures in of_one),
+            "peak_mib": of_one[-1]["peak_mib"],
+            "times_as_fast": {
+                reader: ratios(
+                    *([turn["speed"] for turn in turns[one]] for one in ((reader, precision), (name, precision)))
+                )
+                for reader in readers
+                if reader != name
+            },
+            "turns": of_one,
+        }
+        for (name, precision), of_one in turns.items()
+    ]
+    header = ("", "precision", "questions/s", "ms of processor time a question", "peak MiB")
+    print_table(
+        f"{task}, {rows[0]['turns'][0]['questions']:,} questions",
+        (*header, *(f"{reader} : it" for reader in readers)),
+        [_cells(row, readers) for row in rows],
+    )
+    return rows
+
+
+def _cells(row: dict, readers: list[str]) -> tuple[str, ...]:
+    return (
+        row["contender"],
+        row["precision"],
+        shown(row["speed"], ",.1f"),
+        shown(row["processor_ms"], ",.1f"),
+        f"{row['peak_mib']:,}",
+        *(shown(row["times_as_fast"].get(reader), ".1f") for reader in readers),
+    )
+
+
+def draw(figure, found: dict) -> None:
+    """A panel for each task, a bar for each contender."""
+    figure.set_figheight(0.8 + sum(0.6 + 0.4 * len(rows) for rows in found.values()))
+    for axes, (task, rows) in zip(figure.subplots(len(found), squeeze=False)[:, 0], found.items(), strict=True):
+        names = [f"{row['contender']}, {row['precision']}" for row in rows]
+        draw_bars(axes, names, [row["speed"] for row in rows], "questions/s")
+        axes.set_title(task)
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, draw)

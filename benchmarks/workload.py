@@ -1,0 +1,152 @@
+"""What the benchmarks measure with: questions of a dataset, and our readers with weights as they begin."""
+
+import dataclasses
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import fabir_tf
+from fabir_tf.configuration import Config
+from fabir_tf.examples import TrainingExamples, training_examples
+from fabir_tf.models import MODELS
+from fabir_tf.pipelines.batches import make_batches
+from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, tokenise
+from fabir_tf.pipelines.length_groups import LengthGroups
+from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.squad import SquadData
+from fabir_tf.pipelines.targets import border_targets
+from fabir_tf.pipelines.vectors import load_vectors
+from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
+from fabir_tf.precision import dtype_policy
+from fabir_tf.schedule import WarmupSchedule
+from fabir_tf.training_config import TrainingConfig
+
+READERS = {config.__name__.removesuffix("Config").lower(): config for config in MODELS}
+# What trains a reader is what trains it in fabir-train.
+TRAINING = TrainingConfig()
+
+
+def load_questions(dataset: str, questions: int | None = None) -> TokenisedData:
+    """Loads and tokenises questions.
+
+    Args:
+        dataset: a SQuAD JSON file or "sample".
+        questions: about how many; all of them when None.
+
+    Returns:
+        Whole passages with all of their questions, because a reader that reads a passage once for all of its questions
+        gains by their number; where not all, passages that stand at equal distances in the order of their lengths.
+    """
+    data = load_dataset(dataset, "dev")
+    if questions is not None and questions < len(data.questions):
+        data = _sample(data, questions)
+    return tokenise(data, None, lambda line: None)
+
+
+def _sample(data: SquadData, questions: int) -> SquadData:
+    order = sorted(range(len(data.passages)), key=lambda passage: len(data.passages[passage]))
+    count = max(1, round(questions * len(order) / len(data.questions)))
+    places = (np.arange(count) + 0.5) * len(order) / count
+    numbers = {order[int(place)]: number for number, place in enumerate(places)}
+    kept = tuple(
+        dataclasses.replace(question, passage=numbers[question.passage])
+        for question in data.questions
+        if question.passage in numbers
+    )
+    passages, titles = (tuple(texts[passage] for passage in numbers) for texts in (data.passages, data.titles))
+    return SquadData(data.name, passages, titles, kept)
+
+
+def set_threads(threads: int) -> None:
+    """Threads that TensorFlow computes with; to be called before it computes anything."""
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def fresh_reader(name: str, tokenised: TokenisedData, precision: str, kind: type = fabir_tf.Reader) -> fabir_tf.Reader:
+    """A reader that knows the words of the data, its weights as they begin: speed does not depend on them.
+
+    Args:
+        name: one of `READERS`.
+        tokenised: the data.
+        precision: the layers' dtype policy.
+        kind: `fabir_tf.Reader`, or a class made from it.
+
+    Returns:
+        The reader.
+    """
+    vocabulary = build_vocabulary(tokenised.token_counts(), load_vectors("bundled").words)
+    config = _config(name, vocabulary)
+    return kind(fresh_model(config, precision), vocabulary, config)
+
+
+def fresh_model(config: Config, precision: str) -> keras.Model:
+    """A model with weights as they begin, the same ones each time."""
+    keras.utils.set_random_seed(TRAINING.seed)
+    with dtype_policy(precision):
+        return fabir_tf.build_model(config)
+
+
+def _config(name: str, vocabulary: Vocabulary) -> Config:
+    return READERS[name](
+        trainable_words=vocabulary.trainable_rows,
+        characters=vocabulary.character_rows,
+        frozen_words=vocabulary.frozen_rows,
+    )
+
+
+class Training:
+    """One epoch of training again and again, with the optimiser, losses, targets and batches of fabir-train.
+
+    Args:
+        name: one of `READERS`.
+        tokenised: the questions; those that are too long or have no answer are left out.
+        precision: the layers' dtype policy.
+    """
+
+    def __init__(self, name: str, tokenised: TokenisedData, precision: str):
+        reader = fresh_reader(name, tokenised, precision)
+        self.model = reader.model
+        self._encoded: EncodedData = reader.encode(tokenised)
+        self._examples = examples_of(tokenised)
+        lengths = self._examples.rows.lengths
+        self._groups = LengthGroups(lengths, TRAINING.batch_size, TRAINING.length_groups, TRAINING.seed)
+        rate = WarmupSchedule(reader.config.d_model, TRAINING.learning_rate_factor, TRAINING.warmup_steps)
+        adam = keras.optimizers.Adam(rate, TRAINING.adam_beta_1, TRAINING.adam_beta_2, TRAINING.adam_epsilon)
+        losses = {name: keras.losses.CategoricalCrossentropy(from_logits=True) for name in self.model.output}
+        self.model.compile(adam, losses, jit_compile=TRAINING.jit_compile)
+        # The first two steps have the model traced.
+        first = self._groups.epoch(0)[:1] * 2
+        self.model.fit(self._batches(first), shuffle=False, verbose=0)
+
+    @property
+    def questions(self) -> int:
+        """Questions in an epoch."""
+        return len(self._examples.firsts)
+
+    def epoch(self) -> tf.data.Dataset:
+        """The batches of an epoch."""
+        return self._batches(self._groups.epoch(0))
+
+    def train(self) -> int:
+        """Trains for an epoch; returns its questions."""
+        self.model.fit(self.epoch(), shuffle=False, verbose=0)
+        return self.questions
+
+    def _batches(self, batches: Iterable[np.ndarray]) -> tf.data.Dataset:
+        return make_batches(self._encoded, self._examples.rows, batches, self._targets)
+
+    def _targets(self, batch: tf.Tensor, lengths: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+        borders = {"start_logits": self._examples.firsts, "end_logits": self._examples.lasts}
+        smoothing = (TRAINING.smoothing, TRAINING.smoothing_amount, TRAINING.smoothing_deviation)
+        return {
+            name: border_targets(tf.gather(tf.constant(places), batch), lengths, width, *smoothing)
+            for name, places in borders.items()
+        }
+
+
+def examples_of(tokenised: TokenisedData) -> TrainingExamples:
+    """The questions that can be trained on."""
+    return training_examples(tokenised, TRAINING.max_passage, TRAINING.max_question)[0]
