@@ -34,16 +34,16 @@ def measure(values: flags.FlagValues) -> dict:
     if not values.commit:
         raise UserError("--commit is missing: name the earlier version")
     tasks = chosen(values, "tasks", TASKS)
+    data = (values.dataset, values.train_dataset)
+    say = "{speed:.0f} questions/s".format_map
     with tempfile.TemporaryDirectory() as folder:
         _unpack(values.commit, folder)
-        data = (values.dataset, values.train_dataset)
-        contenders = {
-            "earlier": Contender(version_in, folder, *data, "float32"),
-            "now": Contender(version_in, str(ROOT), *data, values.dtype_policy),
-        }
-        found = {
-            task: take_turns(contenders, values.turns, task, say="{speed:.0f} questions/s".format_map) for task in tasks
-        }
+        with (
+            Contender(version_in, folder, *data, "float32") as earlier,
+            Contender(version_in, str(ROOT), *data, values.dtype_policy) as now,
+        ):
+            contenders = {"earlier": earlier, "now": now}
+            found = {task: take_turns(contenders, values.turns, task, say=say) for task in tasks}
     return {task: _report(task, turns) for task, turns in found.items()}
 
 

@@ -109,6 +109,11 @@ class Contender:
     Args:
         make: called in the process; returns what is asked. Found by its name, so a function of a module's top.
         *arguments: of `make`.
+
+    Example:
+        >>> with Contender(version_in, folder, "sample", "sample", "float32") as contender:
+        ...     contender.ask("inference")["speed"]
+        319.2
     """
 
     def __init__(self, make: Callable[..., Callable[..., Any]], *arguments):
@@ -131,9 +136,12 @@ class Contender:
         self._pipe.send(request)
         return self._receive()
 
-    def close(self) -> None:
-        """Ends the process."""
-        self._pipe.close()
+    def __enter__(self) -> "Contender":
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Ends the process, whatever it does."""
+        self._process.terminate()
         self._process.join()
 
     def _receive(self) -> Any:
@@ -249,19 +257,20 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]
     print(flush=True)
 
 
-def chosen(values: flags.FlagValues, flag: str, choices: Iterable[str]) -> list[str]:
+def chosen(values: flags.FlagValues, flag: str, choices: Iterable[str], may_be_empty: bool = False) -> list[str]:
     """The values of a flag that is a list, each once.
 
     Raises:
-        UserError: one is none of the choices.
+        UserError: one is none of the choices, or there is none.
     """
     from fabir_tf.pipelines.errors import UserError
 
     choices = list(choices)
-    found = values[flag].value
-    if unknown := [name for name in found if name not in choices]:
-        raise UserError(f"--{flag}: found {unknown[0]!r}, expected some of {', '.join(choices)}")
-    return list(dict.fromkeys(found))
+    found = list(dict.fromkeys(values[flag].value))
+    wrong = [name for name in found if name not in choices] or ([] if found or may_be_empty else [""])
+    if wrong:
+        raise UserError(f"--{flag}: found {wrong[0]!r}, expected some of {', '.join(choices)}")
+    return found
 
 
 def counts(values: flags.FlagValues, flag: str) -> list[int]:

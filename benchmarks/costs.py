@@ -107,7 +107,7 @@ def character_embedding(rows: int, config: FabirConfig, size: int) -> Cost:
     windows = wide - config.character_kernel + 1
     weights = config.character_kernel * dim * filters
     look_up = rows * wide * dim * (2 * FLOAT + 3 * size)
-    convolution = size * (rows * wide * dim + rows * windows * filters)
+    convolution = size * (rows * wide * dim + weights + rows * windows * filters)
     choice_and_maximum = size * rows * windows * filters * 3
     cost = Cost(2 * rows * windows * weights, look_up + convolution + choice_and_maximum)
     return _whole(cost, FLOAT * (rows * wide + weights), size * rows * filters)
@@ -167,7 +167,7 @@ def selector(rows: int, config: FabirConfig, size: int) -> Cost:
     """Eq. 5.20 of the thesis: two convolutions, 2 k d f and 2 k f 2 operations a token."""
     d, filters, kernel = config.d_model, config.selector_filters, config.selector_kernel
     weights = kernel * (d * filters + 2 * filters)
-    moved = size * rows * (2 * d + d + filters + 2 * filters + filters + 2)
+    moved = size * (rows * (2 * d + d + filters + 2 * filters + filters + 2) + weights)
     return _whole(Cost(2 * rows * weights, moved), size * rows * d + FLOAT * weights, FLOAT * rows * 2)
 
 

@@ -16,9 +16,10 @@ favour:
 - the rivals end at the logits; ours go on to the best spans.
 
 Ours read a passage once for all of its questions, which the rivals cannot. Training is forward, backward and optimiser:
-ours in batches of 75 with Adam, by `fit`; the rivals in batches of 32 with a fused AdamW, in bfloat16 by autocast.
+ours in batches of 75 with Adam; the rivals in batches of 32 with a fused AdamW, in bfloat16 by autocast.
 """
 
+import contextlib
 import importlib.util
 
 import numpy as np
@@ -33,7 +34,7 @@ flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file or sa
 flags.DEFINE_integer("questions", 1000, "About how many to answer, evenly over the passages' lengths.", lower_bound=1)
 flags.DEFINE_integer("training_questions", 300, "About how many to train on, chosen alike.", lower_bound=1)
 flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
-flags.DEFINE_list("readers", ["fabir"], "Our readers, by their names in a run's configuration.")
+flags.DEFINE_list("readers", ["fabir"], "Our readers, by their names in a run's configuration; may be empty.")
 flags.DEFINE_list("rivals", list(RIVALS), "The rivals; may be empty.")
 flags.DEFINE_list("precisions", list(PRECISIONS), "Of every contender.")
 flags.DEFINE_integer("threads", 2, "Threads of every contender.", lower_bound=1)
@@ -45,13 +46,16 @@ def measure(values: flags.FlagValues) -> dict:
     from workload import READERS
 
     tasks, precisions = chosen(values, "tasks", TASKS), chosen(values, "precisions", PRECISIONS)
-    readers, rivals = chosen(values, "readers", READERS), chosen(values, "rivals", RIVALS)
+    rivals = chosen(values, "rivals", RIVALS, may_be_empty=True)
+    readers = chosen(values, "readers", READERS, may_be_empty=bool(rivals))
     _expect_torch(rivals)
-    contenders = _contenders(values, readers, rivals, precisions)
     say = "{speed:,.1f} questions/s".format_map
-    found = {task: take_turns(contenders, values.turns, task, say=say) for task in tasks}
-    for contender in contenders.values():
-        contender.close()
+    with contextlib.ExitStack() as stack:
+        contenders = {
+            name: stack.enter_context(Contender(*arguments))
+            for name, arguments in _contenders(values, readers, rivals, precisions).items()
+        }
+        found = {task: take_turns(contenders, values.turns, task, say=say) for task in tasks}
     return {task: _report(task, turns, readers) for task, turns in found.items()}
 
 
@@ -65,19 +69,21 @@ def _expect_torch(rivals: list[str]) -> None:
 
 def _contenders(
     values: flags.FlagValues, readers: list[str], rivals: list[str], precisions: list[str]
-) -> dict[tuple[str, str], Contender]:
-    """All of them, by their name and precision."""
-    from workload import load_questions
+) -> dict[tuple[str, str], tuple]:
+    """What makes each of them, by its name and precision."""
+    from workload import examples_of, load_questions
 
     tokenised = load_questions(values.dataset, values.questions)
     to_train_on = load_questions(values.dataset, values.training_questions)
-    lengths = [_pieces(part, values.pieces_per_token) for part in (tokenised, to_train_on)]
+    pieces, training_pieces = (_pieces(part, values.pieces_per_token) for part in (tokenised, to_train_on))
+    # Ours leave out what is too long to be trained on.
+    lengths = (pieces, training_pieces[examples_of(to_train_on).rows.questions])
     contenders = {}
     for precision in precisions:
         for name in readers:
-            contenders[name, precision] = Contender(_ours, name, precision, values.threads, tokenised, to_train_on)
+            contenders[name, precision] = (_ours, name, precision, values.threads, tokenised, to_train_on)
         for name in rivals:
-            contenders[name, precision] = Contender(_theirs, name, precision, values.threads, *lengths)
+            contenders[name, precision] = (_theirs, name, precision, values.threads, *lengths)
     return contenders
 
 

@@ -47,9 +47,8 @@ def measure(values: flags.FlagValues) -> dict:
     turns = {point: [] for point in points}
     for turn in range(1, values.turns + 1):
         for point in points:
-            process = Contender(_forward, point, values.seconds)
-            turns[point].append(process.ask())
-            process.close()
+            with Contender(_forward, point, values.seconds) as process:
+                turns[point].append(process.ask())
             speed = f"{turns[point][-1]['speed']:,.1f} questions/s"
             threads = f"{point.threads} threads" if point.threads > 1 else "1 thread"
             show_turn(turn, values.turns, f"{point.batch} x {point.passage} tokens, {threads}: {speed}")

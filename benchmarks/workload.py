@@ -98,7 +98,7 @@ def _config(name: str, vocabulary: Vocabulary) -> Config:
 
 
 class Training:
-    """One epoch of training again and again, with the optimiser, losses, targets and batches of fabir-train.
+    """Training one epoch again and again, with the optimiser, losses, targets and batches of fabir-train.
 
     Args:
         name: one of `READERS`.
@@ -108,18 +108,25 @@ class Training:
 
     def __init__(self, name: str, tokenised: TokenisedData, precision: str):
         reader = fresh_reader(name, tokenised, precision)
-        self.model = reader.model
+        self._model = reader.model
         self._encoded: EncodedData = reader.encode(tokenised)
         self._examples = examples_of(tokenised)
         lengths = self._examples.rows.lengths
         self._groups = LengthGroups(lengths, TRAINING.batch_size, TRAINING.length_groups, TRAINING.seed)
-        rate = WarmupSchedule(reader.config.d_model, TRAINING.learning_rate_factor, TRAINING.warmup_steps)
+        self._compile(reader.config.d_model)
+        data = self._batches(self._groups.epoch(0)[:1])
+        self._step = tf.function(self._model.train_step, input_signature=[data.element_spec], autograph=False)
+        self.train(data)
+
+    def _compile(self, d_model: int) -> None:
+        rate = WarmupSchedule(d_model, TRAINING.learning_rate_factor, TRAINING.warmup_steps)
         adam = keras.optimizers.Adam(rate, TRAINING.adam_beta_1, TRAINING.adam_beta_2, TRAINING.adam_epsilon)
-        losses = {name: keras.losses.CategoricalCrossentropy(from_logits=True) for name in self.model.output}
-        self.model.compile(adam, losses, jit_compile=TRAINING.jit_compile)
-        # The first two steps have the model traced.
-        first = self._groups.epoch(0)[:1] * 2
-        self.model.fit(self._batches(first), shuffle=False, verbose=0)
+        losses = {name: keras.losses.CategoricalCrossentropy(from_logits=True) for name in self._model.output}
+        self._model.compile(adam, losses)
+        # Variables that were made inside the step would have it traced twice.
+        adam.build(self._model.trainable_variables)
+        logits = {name: tf.zeros((1, 2)) for name in self._model.output}
+        self._model.compute_loss(y=logits, y_pred=logits)
 
     @property
     def questions(self) -> int:
@@ -130,9 +137,11 @@ class Training:
         """The batches of an epoch."""
         return self._batches(self._groups.epoch(0))
 
-    def train(self) -> int:
-        """Trains for an epoch; returns its questions."""
-        self.model.fit(self.epoch(), shuffle=False, verbose=0)
+    def train(self, batches: Iterable[tuple]) -> int:
+        """Trains on some batches, as `fit` would; returns the questions of an epoch."""
+        for batch in batches:
+            # As a number, because a training loop that shows its loss waits for it.
+            float(self._step(batch)["loss"])
         return self.questions
 
     def _batches(self, batches: Iterable[np.ndarray]) -> tf.data.Dataset:
