@@ -1,0 +1,201 @@
+"""The benchmarks run, each through its own command in its smallest form, and their formulas count what is computed.
+
+Their figures are of no account here.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPREAD = {"median", "low", "high"}
+HAS_RIVALS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+
+
+def command(script, *arguments):
+    return [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *arguments]
+
+
+def environment():
+    return os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def run_script(folder, script, *arguments):
+    return subprocess.run(
+        command(script, *arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=900
+    )
+
+
+def found_by(folder, script, *arguments):
+    """What a benchmark writes of one turn."""
+    done = run_script(folder, script, *arguments, "--turns=1", "--json_file=found.json", "--picture=found.png")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
+    written = json.loads((folder / "found.json").read_text())
+    assert set(written) == {"machine", "settings", "found"}
+    assert written["settings"]["turns"] == 1
+    assert {"date", "processor", "cores", "python", "tensorflow", "keras"} <= set(written["machine"])
+    return written["found"]
+
+
+def test_contenders_race(tmp_path):
+    rivals = "minilm" if HAS_RIVALS else ""
+    arguments = ("--questions=4", "--tasks=inference", f"--rivals={rivals}", "--precisions=bfloat16")
+    rows = found_by(tmp_path, "rivals", *arguments)["inference"]
+    assert [row["contender"] for row in rows] == ["fabir", *filter(None, [rivals])]
+    for row in rows:
+        assert row["precision"] == "bfloat16"
+        assert set(row["speed"]) == set(row["processor_ms"]) == SPREAD
+        assert row["speed"]["median"] > 0
+        assert row["peak_mib"] > 100
+        assert set(row["times_as_fast"]) == ({"fabir"} if row["contender"] == rivals else set())
+    if not HAS_RIVALS:
+        pytest.skip("only ours has run: a rival needs the extra rivals, torch and transformers")
+
+
+@pytest.mark.skipif(not HAS_RIVALS, reason="needs the extra rivals: torch and transformers")
+def test_a_rival_is_trained(tmp_path):
+    arguments = ("--training_questions=4", "--questions=4", "--tasks=training", "--readers=", "--rivals=minilm")
+    (row,) = found_by(tmp_path, "rivals", *arguments, "--precisions=bfloat16")["training"]
+    assert row["speed"]["median"] > 0
+
+
+def test_layers_are_set_against_their_limits(tmp_path):
+    arguments = ("--batch=2", "--passage=11", "--question=5", "--questions_per_passage=1", "--repeats=1")
+    found = found_by(tmp_path, "layers", *arguments)
+    names = [row["layer"] for row in found["layers"]]
+    assert names[-3:] == ["processing_layer_3", "selector", "the whole model"]
+    assert set(found["peak"]) == set(found["bandwidth"]) == SPREAD
+    for row in found["layers"]:
+        assert 0 < row["cost"]["least"] <= row["cost"]["moved"], row
+        assert 0 < row["achieved"]["median"] <= 1.5, row
+
+
+def test_scaling_measures_each_point_in_a_process(tmp_path):
+    arguments = ("--passages=16", "--passage_tokens=16", "--batches=", "--threads=", "--seconds=0")
+    (row,) = found_by(tmp_path, "scaling", *arguments)["passage"]
+    assert (row["passage"], row["batch"], row["threads"]) == (16, 1, 2)
+    assert set(row["speed"]) == set(row["ms"]) == SPREAD
+    assert row["peak_mib"]["median"] >= row["empty_mib"]["median"] > 100
+
+
+def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
+    found = found_by(tmp_path, "end_to_end")
+    assert found["questions"] == 262
+    parts = {"reading", "tokenising", "encoding", "model", "decoding", "writing"}
+    assert set(found["shares"]) == parts
+    assert sum(share["median"] for share in found["shares"].values()) == pytest.approx(1)
+    assert min(share["median"] for share in found["shares"].values()) >= 0
+
+
+def test_the_input_pipeline_is_set_against_the_model(tmp_path):
+    found = found_by(tmp_path, "input_pipeline", "--questions=8")
+    assert set(found) == {"training", "evaluation"}
+    for task in found.values():
+        assert set(task["speed"]) == {"pipeline", "model", "both"}
+        assert set(task["ratio"]) == set(task["first_wait_ms"]) == set(task["later_wait_ms"]) == SPREAD
+
+
+def operations_in(layer, *specs, **options):
+    """Operations of the matrix products and convolutions in a layer's graph, from the shapes that they have there."""
+    import tensorflow as tf
+
+    function = tf.function(lambda *inputs: layer(*inputs, **options), autograph=False)
+    total = 0
+    for operation in function.get_concrete_function(*specs).graph.get_operations():
+        inputs = [tensor.shape for tensor in operation.inputs]
+        terms = {
+            "MatMul": lambda a, b: a[1],
+            "BatchMatMulV2": lambda a, b: a[-2] if operation.get_attr("adj_x") else a[-1],  # noqa: B023
+            "Conv2D": lambda x, kernel: math.prod(kernel[:3]),
+            "DepthwiseConv2dNative": lambda x, kernel: math.prod(kernel[:2]),
+        }
+        if operation.type in terms:
+            total += 2 * math.prod(operation.outputs[0].shape) * terms[operation.type](*inputs)
+    return total
+
+
+def test_the_formulas_count_what_is_computed():
+    import tensorflow as tf
+
+    import fabir_tf
+
+    path = ROOT / "benchmarks" / "costs.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    costs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(costs)
+    config = fabir_tf.FabirConfig(frozen_words=10)
+    layer = fabir_tf.build_model(config).get_layer
+    texts, passage, question = 3, 17, 7
+    rows, shape = texts * passage, (texts, passage, question, config, costs.FLOAT)
+    masks = [tf.ones((texts, tokens), tf.bool) for tokens in (passage, question)]
+    both = {"passage_mask": masks[0], "question_mask": masks[1]}
+
+    mask = tf.TensorSpec(masks[0].shape, tf.bool)
+
+    def ids(*dimensions):
+        return tf.TensorSpec(dimensions, tf.int32)
+
+    def vectors(tokens, features):
+        return tf.TensorSpec((texts, tokens, features), tf.float32)
+
+    wide = [vectors(tokens, 200) for tokens in (passage, question)]
+    narrow = [vectors(tokens, 100) for tokens in (passage, question)]
+    found = {
+        "word_embedding": operations_in(layer("word_embedding"), ids(texts, passage)),
+        "character_embedding": operations_in(layer("character_embedding"), ids(texts, passage, 20)),
+        "highway": operations_in(layer("highway"), wide[0]),
+        "decoupled_encoder": operations_in(layer("decoupled_encoder"), wide[0], mask, text="passage"),
+        "reduction_layer": operations_in(layer("reduction_layer"), *wide, *narrow, **both),
+        "processing_layer": operations_in(layer("processing_layer_1"), *narrow, **both),
+        "selector": operations_in(layer("selector"), narrow[0], passage_mask=masks[0]),
+    }
+    of_rows = (rows, config, costs.FLOAT)
+    expected = {
+        "word_embedding": costs.word_embedding(*of_rows),
+        "character_embedding": costs.character_embedding(*of_rows),
+        "highway": costs.highway(*of_rows),
+        "decoupled_encoder": costs.decoupled_encoder(texts, passage, config, costs.FLOAT),
+        "reduction_layer": costs.reduction_layer(*shape),
+        "processing_layer": costs.processing_layer(*shape),
+        "selector": costs.selector(*of_rows),
+    }
+    assert found == {name: cost.operations for name, cost in expected.items()}
+
+
+def test_a_race_that_is_ended_leaves_nothing_behind(tmp_path):
+    process = subprocess.Popen(
+        command("against_commit", "--commit=HEAD"),
+        env=environment() | {"TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+    )
+    while process.poll() is None and not list(tmp_path.glob("*/fabir_tf/models")):
+        time.sleep(0.1)
+    if process.poll() == 2 and b"git finds no such commit" in process.stderr.read():
+        pytest.skip("needs git and its checkout")
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "argument", "sentence"),
+    [
+        ("against_commit", "--commit=nothing-of-that-name", "error: --commit=nothing-of-that-name: git finds"),
+        ("scaling", "--passages=0", "error: --passages: found '0', expected numbers from 1, separated by commas"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, script, argument, sentence):
+    done = run_script(tmp_path, script, argument)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(sentence), done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
