@@ -20,6 +20,9 @@ flags.DEFINE_string("dataset", "sample", "Questions to answer: a SQuAD JSON file
 flags.DEFINE_string("train_dataset", "sample", "Questions to train on.")
 flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
 flags.DEFINE_enum(
+    "batching", "questions", ["questions", "passages"], "What this tree draws its batches of training from."
+)
+flags.DEFINE_enum(
     "dtype_policy",
     "float32",
     ["float32", "mixed_bfloat16", "mixed_float16"],
@@ -39,8 +42,8 @@ def measure(values: flags.FlagValues) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         _unpack(values.commit, folder)
         with (
-            Contender(version_in, folder, *data, "float32") as earlier,
-            Contender(version_in, str(ROOT), *data, values.dtype_policy) as now,
+            Contender(version_in, folder, *data, "float32", "questions") as earlier,
+            Contender(version_in, str(ROOT), *data, values.dtype_policy, values.batching) as now,
         ):
             contenders = {"earlier": earlier, "now": now}
             found = {task: take_turns(contenders, values.turns, task, say=say) for task in tasks}

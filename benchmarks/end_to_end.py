@@ -105,7 +105,7 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
         run_dir="loaded", question=None, passage=None, input_file=source, output_file=str(output), n_best=1
     )
     given.max_passage, given.precision = values.max_passage, values.precision
-    logits_of, read = reader._logits_of, predict.read_records
+    logits_of, read = reader._logits, predict.read_records
     with (
         mock.patch.object(fabir_tf.reader.Reader, "load", lambda *_: reader),
         mock.patch.object(predict, "read_records", lambda path: watches.between("reading", read(path))),
@@ -114,7 +114,7 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
         ),
         mock.patch.object(reader, "encode", watches.around("encoding", reader.encode)),
         mock.patch.object(reader, "predict", watches.around("predict", reader.predict)),
-        mock.patch.object(reader, "_logits_of", lambda data: watches.between("model", logits_of(data))),
+        mock.patch.object(reader, "_logits", lambda *batches: watches.between("model", logits_of(*batches))),
         watches.running("total"),
     ):
         predict.main(given)

@@ -3,13 +3,14 @@
     python benchmarks/input_pipeline.py --dataset=dev-v1.1.json --json_file=input.json --picture=input.png
 
 Training: `make_batches` with targets, then the same batches, made beforehand, through the training step, then both
-together. Evaluation: `make_shared_batches` as the reader calls it, the same batches through the model, then both
+together. Evaluation: `make_batches` as the reader calls it, the same batches through the model, then both
 together. Each ratio says how much faster the batches are made than the model uses them up; it waits for the first batch
 of a pass, which nothing can be made ahead of, and `waiting for a later one` is for all the others together.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from unittest import mock
 
 from absl import flags
 from common import draw_bars, print_table, ratios, run, show_turn, shown, spread, timed
@@ -102,23 +103,23 @@ def _evaluation(tokenised, precision: str) -> tuple:
     """The reader's own batches, caught where it takes the logits of them."""
     from workload import fresh_reader
 
-    import fabir_tf
+    from fabir_tf.backends import backend
 
-    caught = []
+    reader = fresh_reader("fabir", tokenised, precision)
+    logits_of, caught = reader._logits, []
 
-    class Catching(fabir_tf.Reader):
-        def _logits_of(self, dataset):
-            caught.append(dataset)
-            return super()._logits_of(dataset)
+    def catching(*batches):
+        caught.append(batches)
+        return logits_of(*batches)
 
-    reader = fresh_reader("fabir", tokenised, precision, Catching)
-    reader.predict(reader.encode(tokenised))
+    with mock.patch.object(reader, "_logits", catching):
+        reader.predict(reader.encode(tokenised))
 
     def consume(batches: Iterable) -> None:
-        for _ in fabir_tf.Reader._logits_of(reader, batches):
+        for _ in logits_of.of(batches):
             pass
 
-    return lambda: caught[0], consume, len(tokenised.data.questions)
+    return lambda: backend.feed(*caught[0]), consume, len(tokenised.data.questions)
 
 
 def _figures(turns: list[dict]) -> dict:

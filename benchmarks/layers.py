@@ -118,10 +118,11 @@ def _compiled(layer, inputs: tuple, options: dict) -> Callable:
 def _whole_model(model, config, texts: dict[str, tuple[int, int]]) -> Callable:
     import tensorflow as tf
 
+    from fabir_tf.backends.tensorflow import as_graph
     from fabir_tf.passage_sharing import PassageSharing
 
     sharing = PassageSharing(model)
-    function = tf.function(sharing, input_signature=[sharing.signature], autograph=False)
+    function = as_graph(sharing)
     inputs = {}
     for text, (count, tokens) in texts.items():
         inputs[f"{text}_words"] = _ids((count, tokens), config.trainable_words + config.frozen_words)

@@ -77,13 +77,14 @@ def _forward(point: Point, seconds: float):
     import tensorflow as tf
     from workload import READERS, fresh_model, set_threads
 
+    from fabir_tf.backends.tensorflow import as_graph
     from fabir_tf.passage_sharing import PassageSharing
 
     set_threads(point.threads)
     # A small word table: the published one would be most of the memory, and none of the time.
     config = READERS["fabir"](frozen_words=1000)
     sharing = PassageSharing(fresh_model(config, point.precision))
-    forward = tf.function(sharing, input_signature=[sharing.signature], autograph=False)
+    forward = as_graph(sharing)
     inputs = {"passage_rows": tf.range(point.batch)}
     for text, tokens in (("passage", point.passage), ("question", point.question)):
         shape = (point.batch, tokens)

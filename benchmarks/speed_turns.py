@@ -10,13 +10,16 @@ from collections.abc import Callable
 from common import timed
 
 
-def version_in(tree: str, dataset: str, train_dataset: str, policy: str) -> Callable[[str], dict[str, float]]:
+def version_in(
+    tree: str, dataset: str, train_dataset: str, policy: str, batching: str
+) -> Callable[[str], dict[str, float]]:
     """Prepares the version of a tree.
 
     Args:
         tree: the checkout whose package is imported; the process must not have imported another.
         dataset, train_dataset: questions to answer and to train on.
         policy: the dtype policy.
+        batching: what batches of training are drawn from, where the version knows of more than one way.
 
     Returns:
         What measures a task, "inference" or "training".
@@ -27,7 +30,7 @@ def version_in(tree: str, dataset: str, train_dataset: str, policy: str) -> Call
     if not fabir_tf.__file__.startswith(tree):
         raise ValueError(f"fabir_tf was imported from {fabir_tf.__file__}, expected the version in {tree}")
     answer = _answering(dataset, policy)
-    tasks = {"inference": lambda: timed(answer), "training": lambda: _train(train_dataset, policy)}
+    tasks = {"inference": lambda: timed(answer), "training": lambda: _train(train_dataset, policy, batching)}
     return lambda task: tasks[task]()
 
 
@@ -56,7 +59,7 @@ def _answering(dataset: str, policy: str) -> Callable[[], int]:
     return lambda: len(reader.predict(encoded))
 
 
-def _train(dataset: str, policy: str) -> dict[str, float]:
+def _train(dataset: str, policy: str, batching: str) -> dict[str, float]:
     """The second of two epochs, as the run's own history has it: in the first the model is traced."""
     import fabir_tf
     from fabir_tf.training import train
@@ -65,6 +68,8 @@ def _train(dataset: str, policy: str) -> dict[str, float]:
     settings = TrainingConfig(
         dataset=dataset, eval_dataset="sample", epochs=2, dtype_policy=policy, checkpoint_steps=10**6
     )
+    if hasattr(settings, "batching"):
+        settings = settings.replace(batching=batching)
     log, seconds = [], []
 
     def work() -> int:

@@ -12,15 +12,14 @@ from fabir_tf.configuration import Config
 from fabir_tf.examples import TrainingExamples, training_examples
 from fabir_tf.models import MODELS
 from fabir_tf.pipelines.batches import make_batches
-from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, tokenise
-from fabir_tf.pipelines.length_groups import LengthGroups
+from fabir_tf.pipelines.encoding import TokenisedData, encode, tokenise
+from fabir_tf.pipelines.rows import encode_rows
 from fabir_tf.pipelines.sources import load_dataset
 from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.targets import border_targets
 from fabir_tf.pipelines.vectors import load_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
 from fabir_tf.precision import dtype_policy
-from fabir_tf.schedule import WarmupSchedule
+from fabir_tf.training import compiled_model, length_groups, targets_of
 from fabir_tf.training_config import TrainingConfig
 
 READERS = {config.__name__.removesuffix("Config").lower(): config for config in MODELS}
@@ -65,21 +64,20 @@ def set_threads(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def fresh_reader(name: str, tokenised: TokenisedData, precision: str, kind: type = fabir_tf.Reader) -> fabir_tf.Reader:
+def fresh_reader(name: str, tokenised: TokenisedData, precision: str) -> fabir_tf.Reader:
     """A reader that knows the words of the data, its weights as they begin: speed does not depend on them.
 
     Args:
         name: one of `READERS`.
         tokenised: the data.
         precision: the layers' dtype policy.
-        kind: `fabir_tf.Reader`, or a class made from it.
 
     Returns:
         The reader.
     """
     vocabulary = build_vocabulary(tokenised.token_counts(), load_vectors("bundled").words)
     config = _config(name, vocabulary)
-    return kind(fresh_model(config, precision), vocabulary, config)
+    return fabir_tf.Reader(fresh_model(config, precision), vocabulary, config)
 
 
 def fresh_model(config: Config, precision: str) -> keras.Model:
@@ -98,40 +96,34 @@ def _config(name: str, vocabulary: Vocabulary) -> Config:
 
 
 class Training:
-    """Training one epoch again and again, with the optimiser, losses, targets and batches of fabir-train.
+    """Training one epoch again and again, as fabir-train does it.
 
     Args:
         name: one of `READERS`.
         tokenised: the questions; those that are too long or have no answer are left out.
         precision: the layers' dtype policy.
+        batching: what batches are drawn from.
     """
 
-    def __init__(self, name: str, tokenised: TokenisedData, precision: str):
-        reader = fresh_reader(name, tokenised, precision)
-        self._model = reader.model
-        self._encoded: EncodedData = reader.encode(tokenised)
-        self._examples = examples_of(tokenised)
-        lengths = self._examples.rows.lengths
-        self._groups = LengthGroups(lengths, TRAINING.batch_size, TRAINING.length_groups, TRAINING.seed)
-        self._compile(reader.config.d_model)
+    def __init__(self, name: str, tokenised: TokenisedData, precision: str, batching: str = "passages"):
+        vectors = load_vectors("bundled")
+        vocabulary = build_vocabulary(tokenised.token_counts(), vectors.words)
+        settings = TRAINING.replace(dtype_policy=precision, batching=batching)
+        config = _config(name, vocabulary)
+        self._trainer = compiled_model(config, settings, vectors)
+        self._trainer.optimizer.build(self._trainer.trainable_variables)
+        examples = examples_of(tokenised)
+        self._rows = encode_rows(encode(tokenised, vocabulary, config.max_word_characters), examples.rows)
+        self._borders = np.stack([examples.firsts, examples.lasts], axis=1)
+        self._groups = length_groups(self._rows, settings)
         data = self._batches(self._groups.epoch(0)[:1])
-        self._step = tf.function(self._model.train_step, input_signature=[data.element_spec], autograph=False)
+        self._step = tf.function(self._trainer.train_step, input_signature=[data.element_spec], autograph=False)
         self.train(data)
-
-    def _compile(self, d_model: int) -> None:
-        rate = WarmupSchedule(d_model, TRAINING.learning_rate_factor, TRAINING.warmup_steps)
-        adam = keras.optimizers.Adam(rate, TRAINING.adam_beta_1, TRAINING.adam_beta_2, TRAINING.adam_epsilon)
-        losses = {name: keras.losses.CategoricalCrossentropy(from_logits=True) for name in self._model.output}
-        self._model.compile(adam, losses)
-        # Variables that were made inside the step would have it traced twice.
-        adam.build(self._model.trainable_variables)
-        logits = {name: tf.zeros((1, 2)) for name in self._model.output}
-        self._model.compute_loss(y=logits, y_pred=logits)
 
     @property
     def questions(self) -> int:
         """Questions in an epoch."""
-        return len(self._examples.firsts)
+        return len(self._borders)
 
     def epoch(self) -> tf.data.Dataset:
         """The batches of an epoch."""
@@ -145,15 +137,7 @@ class Training:
         return self.questions
 
     def _batches(self, batches: Iterable[np.ndarray]) -> tf.data.Dataset:
-        return make_batches(self._encoded, self._examples.rows, batches, self._targets)
-
-    def _targets(self, batch: tf.Tensor, lengths: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
-        borders = {"start_logits": self._examples.firsts, "end_logits": self._examples.lasts}
-        smoothing = (TRAINING.smoothing, TRAINING.smoothing_amount, TRAINING.smoothing_deviation)
-        return {
-            name: border_targets(tf.gather(tf.constant(places), batch), lengths, width, *smoothing)
-            for name, places in borders.items()
-        }
+        return make_batches(self._rows, batches, targets_of(self._rows, self._borders))
 
 
 def examples_of(tokenised: TokenisedData) -> TrainingExamples:

@@ -22,6 +22,7 @@ from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import naming, write_text
 from fabir_tf.pipelines.length_groups import LengthGroups
+from fabir_tf.pipelines.rows import EncodedRows
 from fabir_tf.pipelines.vectors import WordVectors
 from fabir_tf.precision import dtype_policy
 from fabir_tf.preparation import PreparedRun, prepare_run
@@ -70,7 +71,7 @@ def train(
         resume,
         log,
     )
-    trainer = _compiled_model(prepared.model_config, prepared.training, prepared.data.vectors)
+    trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.vectors)
     vocabulary = prepared.data.vocabulary
     log(
         f"{_trainable(trainer):,} trainable parameters; {vocabulary.trainable_rows:,} trained words, "
@@ -79,7 +80,17 @@ def train(
     return _Session(prepared, trainer, log).run_epochs()
 
 
-def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: WordVectors) -> PassageSharing:
+def compiled_model(config: FabirConfig, training: TrainingConfig, vectors: WordVectors) -> PassageSharing:
+    """A model with first weights, its loss and optimizer.
+
+    Args:
+        config: the model's, with the vocabulary's sizes filled in.
+        training: seed, optimizer, loss, precision.
+        vectors: the frozen word vectors.
+
+    Returns:
+        What is trained.
+    """
     keras.utils.set_random_seed(training.seed)
     if training.deterministic:
         backend.make_deterministic()
@@ -107,6 +118,34 @@ def _compiled_model(config: FabirConfig, training: TrainingConfig, vectors: Word
     return trainer
 
 
+def targets_of(rows: EncodedRows, borders: np.ndarray) -> dict[str, np.ndarray]:
+    """What `BorderLoss` takes of each row.
+
+    Args:
+        rows: what is trained on.
+        borders: int `(rows, 2)`, first and last token of each answer.
+
+    Returns:
+        An array `(rows, 2)` for each of the model's outputs.
+    """
+    names = ("start_logits", "end_logits")
+    return {
+        name: np.stack([places, rows.passage_lengths], axis=1) for name, places in zip(names, borders.T, strict=True)
+    }
+
+
+def length_groups(rows: EncodedRows, training: TrainingConfig) -> LengthGroups:
+    """The batches of a training.
+
+    Args:
+        rows: what is trained on.
+        training: seed, batch size and what batches are drawn from.
+    """
+    # Training reads passages from their first token on, which therefore tells them apart.
+    together = rows.passage_starts if training.batching == "passages" else None
+    return LengthGroups(rows.passage_lengths, training.batch_size, training.length_groups, training.seed, together)
+
+
 def _trainable(model: keras.Model) -> int:
     return sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
 
@@ -128,14 +167,7 @@ class _Session:
         # `seconds` counts training time of the epoch at hand, over all the processes that worked on it.
         self.state = {"epoch": 0, "step": 0, "seconds": 0.0, "loss": None}
         self.state |= {"best_f1": -1.0, "best_epoch": 0, "epochs": []}
-        self.groups = LengthGroups(
-            self.rows.passage_lengths,
-            self.training.batch_size,
-            self.training.length_groups,
-            self.training.seed,
-            # Training reads passages from their first token on, which therefore tells them apart.
-            self.rows.passage_starts if self.training.batching == "passages" else None,
-        )
+        self.groups = length_groups(self.rows, self.training)
         self.steps_per_epoch = self.groups.batches_per_epoch
 
     def run_epochs(self) -> dict:
@@ -161,7 +193,7 @@ class _Session:
         epochs = [self.groups.epoch(number) for number in range(epoch, last_epoch)]
         batches = itertools.islice(itertools.chain(*epochs), step, None)
         self.trainer.fit(
-            backend.feed(self.rows, batches, self._targets()),
+            backend.feed(self.rows, batches, targets_of(self.rows, self.borders)),
             initial_epoch=epoch,
             epochs=last_epoch,
             steps_per_epoch=self.steps_per_epoch - step,
@@ -169,12 +201,6 @@ class _Session:
             verbose="auto" if _is_terminal() else 0,
             callbacks=[_Progress(self)],
         )
-
-    def _targets(self) -> dict[str, np.ndarray]:
-        """What `BorderLoss` takes of each row."""
-        lengths = self.rows.passage_lengths
-        names = ("start_logits", "end_logits")
-        return {name: np.stack([places, lengths], axis=1) for name, places in zip(names, self.borders.T, strict=True)}
 
     def is_over(self) -> bool:
         """Whether all epochs are done, or no better score came for too long."""

@@ -59,13 +59,13 @@ def train_tiny(run_dir, settings, resume=False, log=lambda line: None):
 
 def capture_models(patch):
     """A list that every model compiled from now on is put into."""
-    models, original = [], training._compiled_model
+    models, original = [], training.compiled_model
 
     def capturing(*arguments):
         models.append(original(*arguments))
         return models[-1]
 
-    patch.setattr(training, "_compiled_model", capturing)
+    patch.setattr(training, "compiled_model", capturing)
     return models
 
 
@@ -454,7 +454,7 @@ NO_VECTORS = SimpleNamespace(table=np.zeros((0, 0), np.float16))
 def test_adam_is_set_as_asked():
     settings = {"adam_beta_1": 0.8, "adam_beta_2": 0.95, "adam_epsilon": 1e-5, "clip_norm": 0.7, "ema_decay": 0.6}
     settings |= {"learning_rate_factor": 0.3, "warmup_steps": 40}
-    optimizer = training._compiled_model(CONFIG, TrainingConfig(**settings), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(**settings), NO_VECTORS).optimizer
     assert type(optimizer) is keras.optimizers.Adam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.8, 0.95, 1e-5)
     assert (optimizer.global_clipnorm, optimizer.clipnorm, optimizer.clipvalue) == (0.7, None, None)
@@ -463,14 +463,14 @@ def test_adam_is_set_as_asked():
 
 
 def test_adam_is_the_papers_by_default():
-    optimizer = training._compiled_model(CONFIG, TrainingConfig(), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(), NO_VECTORS).optimizer
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-8)
     assert (optimizer.global_clipnorm, optimizer.use_ema, optimizer.weight_decay) == (None, False, None)
     assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}
 
 
 def test_a_decay_of_zero_averages_nothing():
-    optimizer = training._compiled_model(CONFIG, TrainingConfig(ema_decay=0.0), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(ema_decay=0.0), NO_VECTORS).optimizer
     assert optimizer.ema_momentum == 0.0
 
 

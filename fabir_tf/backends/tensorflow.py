@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -13,7 +13,7 @@ from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.batches import make_batches as feed
 from fabir_tf.pipelines.rows import EncodedRows
 
-__all__ = ["Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "write_events"]
+__all__ = ["Logits", "as_graph", "compiles_with_xla", "feed", "make_deterministic", "sync", "write_events"]
 
 # Batches computed at once: a core that has done its part of an operation goes on with another batch.
 STREAMS = 2
@@ -35,20 +35,27 @@ class Logits:
     """
 
     def __init__(self, model: keras.Model):
-        sharing = PassageSharing(model)
-        # One trace for every batch and every length: shapes are left open.
-        signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
-        self._logits = tf.function(sharing.__call__, input_signature=[signature], autograph=False)
+        self._logits = as_graph(PassageSharing(model))
 
     def __call__(self, rows: EncodedRows, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        return self.of(feed(rows, batches))
+
+    def of(self, batches: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, np.ndarray]]:
+        """The logits of batches that are made already."""
         with ThreadPoolExecutor(STREAMS) as pool:
             ahead = deque()
-            for inputs in feed(rows, batches):
+            for inputs in batches:
                 ahead.append(pool.submit(self._logits, inputs))
                 if len(ahead) > STREAMS:
                     yield _as_arrays(ahead.popleft().result())
             while ahead:
                 yield _as_arrays(ahead.popleft().result())
+
+
+def as_graph(sharing: PassageSharing) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
+    """A model as one graph for every batch and every length: shapes are left open."""
+    signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
+    return tf.function(sharing.__call__, input_signature=[signature], autograph=False)
 
 
 def _as_arrays(logits: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
