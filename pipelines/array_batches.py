@@ -12,6 +12,8 @@ from fabir_tf.pipelines.rows import PASSAGE_ROWS, EncodedRows
 AHEAD = 4
 # Lengths are rounded up to these, so that SQuAD's passages of at most 400 tokens have 11 of them.
 FINE, COARSE, LONG = 32, 64, 256
+# Numbers of texts are multiples of this.
+ROWS = 16
 
 
 def array_batches(
@@ -37,10 +39,15 @@ def array_batches(
             yield ahead.popleft().result()
 
 
-def rounded(size: int) -> int:
-    """The next size that a batch may have: a multiple of 32 up to 256, of 64 up to 512, then of 256."""
-    step = FINE if size <= 256 else COARSE if size <= 512 else LONG
-    return max(-(-size // step), 1) * step
+def rounded(length: int) -> int:
+    """The next length that texts may have: a multiple of 32 up to 256, of 64 up to 512, then of 256."""
+    step = FINE if length <= 256 else COARSE if length <= 512 else LONG
+    return max(-(-length // step), 1) * step
+
+
+def rounded_rows(count: int) -> int:
+    """The next number of texts that a batch may have."""
+    return -(-count // ROWS) * ROWS
 
 
 def _make(rows: EncodedRows, batch: np.ndarray, targets: Mapping[str, np.ndarray] | None) -> tuple:
@@ -48,14 +55,14 @@ def _make(rows: EncodedRows, batch: np.ndarray, targets: Mapping[str, np.ndarray
     stretches, passage_rows = np.unique(stretches, axis=0, return_inverse=True)
     inputs = _ids("passage", rows, *stretches.T)
     inputs |= _ids("question", rows, rows.question_starts[batch], rows.question_lengths[batch])
-    inputs[PASSAGE_ROWS] = _with_rows(passage_rows.reshape(-1).astype(np.int32), rounded(len(batch)))
+    inputs[PASSAGE_ROWS] = _with_rows(passage_rows.reshape(-1).astype(np.int32), rounded_rows(len(batch)))
     if targets is None:
         return (inputs,)
-    return inputs, {name: _with_rows(array[batch], rounded(len(batch))) for name, array in targets.items()}
+    return inputs, {name: _with_rows(array[batch], rounded_rows(len(batch))) for name, array in targets.items()}
 
 
 def _ids(name: str, rows: EncodedRows, starts: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
-    types = np.zeros((rounded(len(starts)), rounded(lengths.max())), np.int32)
+    types = np.zeros((rounded_rows(len(starts)), rounded(lengths.max())), np.int32)
     for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
         types[row, :length] = rows.tokens[start : start + length]
     return {f"{name}_words": rows.type_words[types], f"{name}_characters": rows.type_characters[types]}

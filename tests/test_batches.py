@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from fabir_tf.pipelines import batches as module
-from fabir_tf.pipelines.array_batches import array_batches, rounded
+from fabir_tf.pipelines.array_batches import array_batches, rounded, rounded_rows
 from fabir_tf.pipelines.batches import make_batches
 from fabir_tf.pipelines.encoding import encode, tokenise
 from fabir_tf.pipelines.rows import Rows, encode_rows
@@ -175,18 +175,23 @@ def test_sizes_are_rounded_up(size, expected):
     assert rounded(size) == expected
 
 
+@pytest.mark.parametrize(("count", "expected"), [(1, 16), (16, 16), (17, 32), (75, 80)])
+def test_numbers_of_texts_are_rounded_up(count, expected):
+    assert rounded_rows(count) == expected
+
+
 def test_array_batches_are_the_same_batches_padded_to_few_sizes():
     batches = [np.array(rows, np.int64) for rows in ([1, 0, 5], [4, 3, 4, 1, 3], [6], [*range(7)] * 6)]
     targets = {"border": np.arange(14).reshape(7, 2) + 1}
     found = list(array_batches(encode_rows(ENCODED, ROWS), batches, targets))
     assert len(found) == len(batches)
     for batch, (inputs, labels) in zip(batches, found, strict=True):
-        count = rounded(len(batch))
+        count = rounded_rows(len(batch))
         assert len(inputs["passage_rows"]) == len(inputs["question_words"]) == len(labels["border"]) == count
         np.testing.assert_array_equal(labels["border"][: len(batch)], targets["border"][batch])
         assert not labels["border"][len(batch) :].any()
         assert not inputs["question_words"][len(batch) :].any()
-        assert len(inputs["passage_words"]) == rounded(len(set(batch.tolist())))
+        assert len(inputs["passage_words"]) == rounded_rows(len(set(batch.tolist())))
         inputs = for_each_question(inputs)
         for name, array in expected_batch(batch).items():
             assert inputs[name].shape[1] == rounded(array.shape[1])
