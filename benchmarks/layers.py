@@ -128,7 +128,7 @@ def _whole_model(model, config, texts: dict[str, tuple[int, int]]) -> Callable:
         inputs[f"{text}_words"] = _ids((count, tokens), config.trainable_words + config.frozen_words)
         inputs[f"{text}_characters"] = _ids((count, tokens, config.max_word_characters), config.characters)
     passages, questions = (count for count, _ in texts.values())
-    inputs["passage_rows"] = tf.range(questions) * passages // questions
+    inputs["asked_passages"] = tf.range(questions) * passages // questions
     return lambda: function(inputs)
 
 

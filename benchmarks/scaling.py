@@ -85,7 +85,7 @@ def _forward(point: Point, seconds: float):
     config = READERS["fabir"](frozen_words=1000)
     sharing = PassageSharing(fresh_model(config, point.precision))
     forward = as_graph(sharing)
-    inputs = {"passage_rows": tf.range(point.batch)}
+    inputs = {"asked_passages": tf.range(point.batch)}
     for text, tokens in (("passage", point.passage), ("question", point.question)):
         shape = (point.batch, tokens)
         inputs[f"{text}_words"] = tf.random.uniform(shape, 1, config.frozen_words, tf.int32)

@@ -20,14 +20,14 @@ class PassageSharing(keras.Model):
 
     Call arguments:
         inputs: those of the model, the passages `(passages, ...)` and the questions `(questions, ...)`, and
-            `passage_rows`, int `(questions,)`, the place of each question's passage among the passages.
+            `asked_passages`, int `(questions,)`, the place of each question's passage among the passages.
 
     Returns:
         The model's outputs, one row per question.
 
     Example:
         >>> sharing = PassageSharing(fabir_tf.build_model())
-        >>> sharing(inputs | {"passage_rows": np.array([0, 0, 0, 1])})["start_logits"].shape
+        >>> sharing(inputs | {"asked_passages": np.array([0, 0, 0, 1])})["start_logits"].shape
         (4, 140)
     """
 

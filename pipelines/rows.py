@@ -6,7 +6,8 @@ import numpy as np
 
 from fabir_tf.pipelines.encoding import EncodedData
 
-PASSAGE_ROWS = "passage_rows"
+# First of the inputs in the alphabet: Keras weighs a batch's loss by the length of the first one.
+PASSAGE_ROWS = "asked_passages"
 """Input of a batch: the place of each question's passage among the batch's passages."""
 
 

@@ -66,7 +66,7 @@ def dataset(batches, targets=None, max_question=None):
 
 def for_each_question(inputs):
     """A batch's inputs with the passage of each question beside it."""
-    places = inputs.pop("passage_rows")
+    places = inputs.pop("asked_passages")
     return {name: array[places] if name.startswith("passage") else array for name, array in inputs.items()}
 
 
@@ -116,7 +116,7 @@ def test_the_last_texts_window_is_not_read_past_the_end():
 )
 def test_a_shared_batch_has_each_stretch_once(rows, passages, places):
     (inputs,) = dataset([rows], max_question=60).as_numpy_iterator()
-    assert inputs.pop("passage_rows").tolist() == places
+    assert inputs.pop("asked_passages").tolist() == places
     expected = {"passage": expected_batch(passages), "question": expected_batch(rows)}
     for name, array in inputs.items():
         np.testing.assert_array_equal(array, expected[name.split("_")[0]][name], err_msg=name)
@@ -142,7 +142,7 @@ def test_lengths_are_left_open():
         "passage_characters": [None, None, WIDTH],
         "question_words": [None, None],
         "question_characters": [None, None, WIDTH],
-        "passage_rows": [None],
+        "asked_passages": [None],
     }
 
 
@@ -152,6 +152,13 @@ def test_batches_keep_their_order_at_every_pass():
     for _ in range(2):
         found = [inputs["passage_words"][0].tolist() for inputs in built.as_numpy_iterator()]
         assert found == [expected_batch([row])["passage_words"][0].tolist() for row in rows]
+
+
+def test_questions_are_what_keras_counts_in_a_batch():
+    """It weighs a batch's loss by the length of the input that comes first in the alphabet."""
+    (inputs,) = dataset([[4, 4, 4, 0]]).as_numpy_iterator()
+    assert len(inputs[min(inputs)]) == 4
+    assert len(inputs["passage_words"]) == 2
 
 
 def test_no_batches():
@@ -187,7 +194,7 @@ def test_array_batches_are_the_same_batches_padded_to_few_sizes():
     assert len(found) == len(batches)
     for batch, (inputs, labels) in zip(batches, found, strict=True):
         count = rounded_rows(len(batch))
-        assert len(inputs["passage_rows"]) == len(inputs["question_words"]) == len(labels["border"]) == count
+        assert len(inputs["asked_passages"]) == len(inputs["question_words"]) == len(labels["border"]) == count
         np.testing.assert_array_equal(labels["border"][: len(batch)], targets["border"][batch])
         assert not labels["border"][len(batch) :].any()
         assert not inputs["question_words"][len(batch) :].any()

@@ -37,7 +37,7 @@ def test_outputs_are_the_models(overrides):
     compiled = tf.function(sharing.__call__, input_signature=[signature], autograph=False)
     expected = model(repeated(inputs), training=False)
     for run in (sharing, compiled):
-        found = run(inputs | {"passage_rows": ROWS})
+        found = run(inputs | {"asked_passages": ROWS})
         assert found.keys() == expected.keys()
         for name, logits in expected.items():
             np.testing.assert_allclose(found[name], logits, rtol=1e-5, atol=1e-5)
@@ -61,7 +61,7 @@ def test_what_depends_on_the_passage_alone_is_computed_once_for_each():
     for name in ("highway", "decoupled_encoder", "reduction_layer", "processing_layer_1"):
         layer = model.get_layer(name)
         object.__setattr__(layer, "call", recorded(layer))
-    PassageSharing(model)(make_inputs() | {"passage_rows": ROWS})
+    PassageSharing(model)(make_inputs() | {"asked_passages": ROWS})
     for name in ("highway", "decoupled_encoder"):
         assert sorted(seen[name]) == [3, 6]
     for name in ("reduction_layer", "processing_layer_1"):
@@ -73,7 +73,7 @@ def test_a_model_whose_texts_never_meet():
     words = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
     model = keras.Model(words, {"start_logits": keras.ops.cast(words["passage_words"], "float32")})
     inputs = {name: values for name, values in make_inputs().items() if name.endswith("words")}
-    found = PassageSharing(model)(inputs | {"passage_rows": tf.constant(ROWS)})
+    found = PassageSharing(model)(inputs | {"asked_passages": tf.constant(ROWS)})
     np.testing.assert_array_equal(found["start_logits"], inputs["passage_words"][ROWS])
 
 
@@ -81,7 +81,7 @@ def test_training_reaches_every_layer():
     """Dropout is on where the model trains: in the part that is shared, too."""
     model = fabir_tf.build_model(**SMALL, input_keep=0.5)
     sharing = PassageSharing(model)
-    inputs = make_inputs() | {"passage_rows": ROWS}
+    inputs = make_inputs() | {"asked_passages": ROWS}
     calm = [sharing(inputs, training=training)["start_logits"].numpy() for training in (False, False, None)]
     np.testing.assert_array_equal(calm[0], calm[1])
     np.testing.assert_array_equal(calm[0], calm[2])
@@ -100,7 +100,7 @@ def test_gradients_are_the_models():
     gradients = []
     for run in (
         lambda: model(repeated(inputs), training=True),
-        lambda: sharing(inputs | {"passage_rows": ROWS}, training=True),
+        lambda: sharing(inputs | {"asked_passages": ROWS}, training=True),
     ):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.nn.log_softmax(run()["start_logits"])[:, 0])

@@ -67,13 +67,13 @@ def prepared(tmp_path_factory, commands):
     return folder / "arrays", data, told.stdout
 
 
-def run(run_dir, epochs, prepared=None, data=(), resume=False):
-    training = TrainingConfig(**SETTINGS, **dict(data), epochs=epochs)
+def run(run_dir, epochs, prepared=None, resume=False, **changes):
+    training = TrainingConfig(**SETTINGS | changes, epochs=epochs)
     return train(str(run_dir), MODEL, training, DataOptions(None, prepared=prepared), resume, lambda line: None)
 
 
-def run_on_jax(run_dir, epochs, prepared, resume=False):
-    training = TrainingConfig(**SETTINGS, epochs=epochs)
+def run_on_jax(run_dir, epochs, prepared, resume=False, **changes):
+    training = TrainingConfig(**SETTINGS | changes, epochs=epochs)
     command = [sys.executable, "-W", "error::RuntimeWarning", "-c", TRAIN_ON_JAX, str(run_dir), str(prepared)]
     command += [MODEL.to_json(), training.to_json(), "resume" if resume else "new"]
     environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
@@ -114,7 +114,7 @@ def test_the_command_says_what_it_wrote(prepared):
 
 
 def test_arrays_give_the_run_that_the_files_give(prepared, on_tensorflow, tmp_path):
-    run(tmp_path / "run", STEPS, data=prepared[1])
+    run(tmp_path / "run", STEPS, **prepared[1])
     assert losses(tmp_path / "run") == losses(on_tensorflow)
     for name in ("config.json", "coverage.json", "predictions.json"):
         assert (tmp_path / "run" / name).read_text() == (on_tensorflow / name).read_text(), name
@@ -141,16 +141,20 @@ def test_a_run_of_jax_is_read_on_tensorflow(prepared, on_jax):
     assert {q.id: answer.text for q, answer in zip(data.questions, answers, strict=True)} == predictions
 
 
+@pytest.fixture(scope="module")
+def in_steps(prepared, tmp_path_factory):
+    """Two steps an epoch, with a checkpoint between them."""
+    run_dir = tmp_path_factory.mktemp("steps") / "run"
+    run(run_dir, 6, prepared[0], batch_size=6)
+    return run_dir
+
+
 @pytest.mark.parametrize("first", ["tensorflow", "jax"])
-def test_one_backend_goes_on_where_the_other_stopped(prepared, on_tensorflow, tmp_path, first):
-    half = STEPS // 2
-    if first == "jax":
-        run_on_jax(tmp_path / "run", half, prepared[0])
-        run(tmp_path / "run", STEPS, prepared[0], resume=True)
-    else:
-        run(tmp_path / "run", half, prepared[0])
-        run_on_jax(tmp_path / "run", STEPS, prepared[0], resume=True)
-    np.testing.assert_allclose(losses(tmp_path / "run"), losses(on_tensorflow), atol=1e-4, rtol=0)
+def test_one_backend_goes_on_where_the_other_stopped(prepared, in_steps, tmp_path, first):
+    runs = (run_on_jax, run) if first == "jax" else (run, run_on_jax)
+    runs[0](tmp_path / "run", 3, prepared[0], batch_size=6)
+    runs[1](tmp_path / "run", 6, prepared[0], batch_size=6, resume=True)
+    np.testing.assert_allclose(losses(tmp_path / "run"), losses(in_steps), atol=1e-4, rtol=0)
 
 
 def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared, commands, tmp_path):

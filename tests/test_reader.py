@@ -251,7 +251,7 @@ def long_reader():
     reader = make_reader([f"w{number:02}" for number in range(TOKENS)], max_answer=MAX_ANSWER)
 
     def of_batch(inputs):
-        words, question = tf.gather(inputs["passage_words"], inputs["passage_rows"]), inputs["question_words"]
+        words, question = tf.gather(inputs["passage_words"], inputs["asked_passages"]), inputs["question_words"]
         borders = {"start_logits": question[:, :1], "end_logits": question[:, 1:2]}
         # The word's own logit differs from token to token, so that no two spans are alike.
         own = tf.cast(words % 7, tf.float32) / 10
