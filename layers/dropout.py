@@ -27,7 +27,7 @@ class Dropout(keras.layers.Layer):
         Float tensor of the same shape.
 
     Raises:
-        ValueError: `rate` is negative, or 1 or more.
+        ValueError: `rate` is less than 0 or more than 1.
 
     Example:
         >>> Dropout(0.1)(np.ones((2, 7, 100)), training=True).shape
@@ -38,8 +38,8 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise ValueError(f"rate must be at least 0 and less than 1. Received: rate={rate}")
+        if not 0 <= rate <= 1:
+            raise ValueError(f"rate must be from 0 to 1. Received: rate={rate}")
         self.rate = rate
         self.seed = seed
         self.supports_masking = True
@@ -50,6 +50,8 @@ class Dropout(keras.layers.Layer):
         dropped = round(self.rate * 2**16)
         if not training or not dropped:
             return inputs
+        if dropped == 2**16:
+            return ops.zeros_like(inputs)
         kept = self._random_16_bits(ops.shape(inputs)) >= dropped - 2**15
         return inputs * ops.where(kept, ops.cast(2**16 / (2**16 - dropped), inputs.dtype), ops.cast(0, inputs.dtype))
 

@@ -231,8 +231,9 @@ def check_forward(layer, inputs, oracle, real=None, tolerance=1e-5):
 
 
 def check_gradients(layer, inputs, oracle, real=None, samples=4, tolerance=2e-4, step=1e-6):
-    """Compares the gradients of a random projection of the real outputs with central differences of the oracle.
+    """Compares a random projection of the real outputs, in training, and its gradients with the oracle's.
 
+    The oracle's gradients are central differences. In training, because a layer may compute otherwise there.
     `samples` entries of every float input and of every trainable weight are compared. `tolerance` is relative, to the
     larger of the entry, the tensor's mean magnitude, and a hundredth of the largest such mean: some gradients, such as
     that of the keys' bias under a softmax over the keys, are exactly 0 and come out as rounding errors of the others.
@@ -244,7 +245,7 @@ def check_gradients(layer, inputs, oracle, real=None, samples=4, tolerance=2e-4,
         rng.standard_normal(output.shape).astype("float32") * where
         for output, where in zip(outputs, _where(real, outputs), strict=True)
     ]
-    _, _, gradients = value_and_gradients(layer, inputs, projections)
+    _, value, gradients = value_and_gradients(layer, inputs, projections, training=True)
 
     def projected():
         return sum(
@@ -252,6 +253,10 @@ def check_gradients(layer, inputs, oracle, real=None, samples=4, tolerance=2e-4,
             for output, projection in zip(as_tuple(oracle(weights, **arrays)), projections, strict=True)
         )
 
+    size = np.sqrt(
+        sum(np.square(output * projection).sum() for output, projection in zip(outputs, projections, strict=True))
+    )
+    assert abs(value - projected()) < 1e-5 * size
     scales = {name: np.abs(gradient).mean() for name, gradient in gradients.items()}
     floor = 0.01 * max(scales.values())
     for name, gradient in gradients.items():

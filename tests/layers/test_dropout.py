@@ -59,7 +59,11 @@ def test_nothing_is_dropped_outside_training(rate):
     np.testing.assert_array_equal(np.asarray(Dropout(0.0)(INPUTS["inputs"], training=True)), INPUTS["inputs"])
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1, 1.5])
+def test_a_rate_of_one_drops_all():
+    assert not dropped(1.0, (3, 5)).any()
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.5])
 def test_an_impossible_rate_is_refused(rate):
-    with pytest.raises(ValueError, match=rf"rate must be at least 0 and less than 1. Received: rate={rate}"):
+    with pytest.raises(ValueError, match=rf"rate must be from 0 to 1. Received: rate={rate}"):
         Dropout(rate)
