@@ -69,7 +69,7 @@ class RawTextReader(tf.Module):
         # Weights and not layers: a SavedModel would be given a function for each layer.
         self.weights = [weight.value for weight in reader.model.weights]
         self._model = functools.partial(reader.model, training=False)
-        self._shared_model = PassageSharing(reader.model)
+        self._shared_model = functools.partial(PassageSharing(reader.model), training=False)
         self._decode = SpanDecoder(reader.config.max_answer, n_best).call
         self._longest = reader.max_passage
 

@@ -337,7 +337,7 @@ import numpy as np
 model = keras.models.load_model(sys.argv[1])
 inputs = {t.name: np.ones([2, 7, *t.shape[2:]], "int32") for t in model.inputs}
 outputs = model.predict(inputs, verbose=0)
-np.savez(sys.argv[2], learning_rate=model.optimizer.learning_rate, **outputs)
+np.savez(sys.argv[2], **outputs)
 """
     target = tiny_run.path.parent / "outputs.npz"
     done = subprocess.run(
@@ -352,7 +352,6 @@ np.savez(sys.argv[2], learning_rate=model.optimizer.learning_rate, **outputs)
     inputs = {t.name: np.ones([2, 7, *t.shape[2:]], "int32") for t in model.inputs}
     expected = model(inputs, training=False)
     with np.load(target) as outputs:
-        assert outputs["learning_rate"] > 0
         for name in ("start_logits", "end_logits"):
             np.testing.assert_allclose(outputs[name], expected[name], rtol=1e-5, atol=1e-5)
 
