@@ -63,15 +63,16 @@ def prepare_run(
     Raises:
         UserError: data, configuration or the run's folder do not fit; nothing already written is lost.
     """
-    if options.prepared:
-        settings = prepared_settings(Path(options.prepared))
+    prepared = Path(options.prepared).expanduser() if options.prepared else None
+    if prepared:
+        settings = prepared_settings(prepared)
         model_config = model_config.replace(**{name: settings.pop(name) for name in MODEL_SETTINGS})
         training = training.replace(**settings)
     resuming = _check_run(run, model_config, training, resume)
     # Told now, and not once the data is tokenised.
     expect_writable(run.config)
-    if options.prepared:
-        data = load_data(Path(options.prepared), model_config)
+    if prepared:
+        data = load_data(prepared, model_config)
     else:
         data = prepare_data(model_config, training, options, log, run.vocabulary if resuming else None)
     if resuming:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fabir_tf.configuration import ConfigError
 from fabir_tf.examples import training_examples
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.alignment import measure_coverage
@@ -219,12 +220,14 @@ def _read_config(folder: Path) -> dict:
         raise UserError(f"{folder}: found no prepared data, expected a folder written by fabir-prepare")
     config = read_json(path)
     names = {*DATA_SETTINGS, *MODEL_SETTINGS}
-    if (
-        not isinstance(config, dict)
-        or {*config.get("settings", {})} != names
-        or not isinstance(config.get("data"), dict)
-    ):
+    parts = [config.get(name) for name in ("settings", "data")] if isinstance(config, dict) else []
+    if [type(part) for part in parts] != [dict, dict] or parts[0].keys() != names:
         raise UserError(f"{path}: found other settings than expected, those of prepared data: prepare it anew")
+    for name, value in parts[0].items():
+        try:
+            (TrainingConfig if name in DATA_SETTINGS else FabirConfig).check(name, value)
+        except ConfigError as error:
+            raise UserError(f"{path}: {error}") from error
     return config
 
 

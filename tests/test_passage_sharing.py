@@ -106,5 +106,6 @@ def test_gradients_are_the_models():
             loss = tf.reduce_sum(tf.nn.log_softmax(run()["start_logits"])[:, 0])
         gradients.append(tape.gradient(loss, model.trainable_weights))
     for weight, one, other in zip(model.trainable_weights, *gradients, strict=True):
+        assert (one is None) == (other is None), weight.path
         if one is not None:
             np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5, err_msg=weight.path)

@@ -185,6 +185,15 @@ DAMAGES = {
 }
 
 
+@pytest.mark.parametrize(
+    "text", ['{"settings": 5, "data": {}}', '{"settings": ["dataset"], "data": {}}', "[]", '{"data": 1}']
+)
+def test_another_configuration_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"config\.json: found other settings than expected"):
+        load_data(tmp_path, MODEL)
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_file_is_named(prepared, tmp_path, name):
     training = TrainingConfig(**SETTINGS, **prepared[1])
@@ -197,3 +206,11 @@ def test_a_damaged_file_is_named(prepared, tmp_path, name):
         (folder / name).write_text(DAMAGES[name], encoding="utf-8")
     with pytest.raises(UserError, match=rf"{name}: "):
         load_data(folder, MODEL)
+
+
+def test_a_setting_that_does_not_fit_is_named_with_its_file(prepared, tmp_path):
+    config = json.loads((prepared[0] / "config.json").read_text())
+    config["settings"]["max_passage"] = "many"
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UserError, match=r"config\.json: max_passage must be of type int, found 'many'"):
+        load_data(tmp_path, MODEL)

@@ -149,6 +149,14 @@ def define_data_flags() -> None:
     flags.DEFINE_string("tfds_manual_dir", None, text)
 
 
+def define_setting_flags() -> None:
+    """Flags of everything that decides about data, model and training."""
+    flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
+    define_data_flags()
+    TrainingConfig.define_flags(flags.FLAGS)
+    FabirConfig.define_flags(flags.FLAGS, derived=False)
+
+
 def data_options(values: flags.FlagValues, prepared: str | None = None) -> DataOptions:
     """The `DataOptions` of the flags."""
     places = (values.cache_dir, values.tfds_data_dir, values.tfds_manual_dir, prepared)
@@ -169,7 +177,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     model |= FabirConfig.given_flags(values)
     training |= TrainingConfig.given_flags(values)
     if prepared:
-        for name, value in prepared_settings(Path(prepared)).items():
+        for name, value in prepared_settings(Path(prepared).expanduser()).items():
             found = (model | training).get(name, value)
             if found != value:
                 raise UserError(f"--prepared={prepared}: prepared with {name}={value!r}, found {name}={found!r}")

@@ -11,20 +11,15 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.prepared_data import expect_free, prepare_data, save_data
-from fabir_tf.training_config import TrainingConfig
 
 
 def define_flags() -> None:
     """Flags of the command, those of fabir-train among them, so that both take one flag file."""
     flags.DEFINE_string("output", None, "Folder for the arrays.")
     flags.DEFINE_string("run_dir", None, "Of fabir-train; not used here.")
-    flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
-    cli.define_data_flags()
-    TrainingConfig.define_flags(flags.FLAGS)
-    FabirConfig.define_flags(flags.FLAGS, derived=False)
+    cli.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:

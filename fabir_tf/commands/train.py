@@ -8,21 +8,16 @@ Settings come from the defaults (the paper's), then --config=FILE.json, then fla
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.training import train
-from fabir_tf.training_config import TrainingConfig
 
 
 def define_flags() -> None:
     """Flags of the command; those of the two configurations are made from their fields."""
     flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.")
     flags.DEFINE_bool("resume", False, "Continue the run in run_dir, exactly, if there is one.")
-    flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
     flags.DEFINE_string("prepared", None, "Folder that fabir-prepare wrote, in place of the data and its settings.")
-    cli.define_data_flags()
-    TrainingConfig.define_flags(flags.FLAGS)
-    FabirConfig.define_flags(flags.FLAGS, derived=False)
+    cli.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
