@@ -143,7 +143,14 @@ def length_groups(rows: EncodedRows, training: TrainingConfig) -> LengthGroups:
     """
     # Training reads passages from their first token on, which therefore tells them apart.
     together = rows.passage_starts if training.batching == "passages" else None
-    return LengthGroups(rows.passage_lengths, training.batch_size, training.length_groups, training.seed, together)
+    return LengthGroups(
+        rows.passage_lengths,
+        training.batch_size,
+        training.length_groups,
+        training.seed,
+        together,
+        rows.question_lengths,
+    )
 
 
 def _trainable(model: keras.Model) -> int:

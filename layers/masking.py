@@ -17,9 +17,11 @@ def masked_softmax(logits, mask):
         A float32 tensor shaped like `logits`, its last axis summing to 1. A masked entry is exactly 0, except where an
         axis holds no real entry: there all entries are alike.
     """
+    # float16 has no number so low. In any other type the sum is exact, and part of the product that gives the logits.
+    dtype = "float32" if logits.dtype == "float16" else logits.dtype
     # A sum, because a choice takes longer on logits that are much larger than the mask.
-    bias = ops.where(mask, 0.0, MASKED_LOGIT)
-    return ops.softmax(ops.cast(logits, "float32") + bias, axis=-1)
+    logits = ops.cast(logits, dtype) + ops.cast(ops.where(mask, 0.0, MASKED_LOGIT), dtype)
+    return ops.softmax(ops.cast(logits, "float32"), axis=-1)
 
 
 def mask_logits(logits, mask):

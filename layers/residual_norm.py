@@ -1,7 +1,7 @@
 import keras
-from keras import ops
 
 from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.layer_norm import layer_norm
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
@@ -43,13 +43,8 @@ class ResidualNorm(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=x_shape[-1:], initializer="zeros")
 
     def call(self, x, update, training=None):
-        # float32 under every policy: the squares of half precision are too coarse.
-        x = ops.cast(x + self.drop(update, training=training), "float32")
-        x = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
-        # Not Keras' own: it runs over the whole text nearly twice as often.
-        normalised = x * ops.rsqrt(variance + self.epsilon)
-        return ops.cast(normalised, self.compute_dtype) * self.gain + self.bias
+        update = self.drop(update, training=training)
+        return layer_norm(x + update, self.gain, self.bias, self.epsilon)
 
     def compute_output_shape(self, x_shape, update_shape):
         return x_shape

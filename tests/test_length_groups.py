@@ -33,7 +33,8 @@ def as_lists(batches):
     epoch=st.integers(0, 60),
 )
 def test_every_example_is_in_one_batch_of_an_epoch(lengths, batch_size, groups, seed, epoch):
-    order = LengthGroups(np.array(lengths), batch_size, groups, seed)
+    lengths = np.array(lengths)
+    order = LengthGroups(lengths, batch_size, groups, seed, question_lengths=lengths[::-1] if seed % 2 else None)
     batches = order.epoch(epoch)
     assert len(batches) == order.batches_per_epoch
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
@@ -106,6 +107,31 @@ def test_equal_lengths_are_no_trouble():
     assert order.batches_per_epoch == 5
 
 
+def padded_questions(batches, lengths):
+    return sum(len(batch) * lengths[batch].max() for batch in batches) / len(lengths)
+
+
+@pytest.mark.parametrize("together", [None, np.arange(3000) // 5])
+def test_batches_have_like_questions(together):
+    """By chance the longest of 75 questions has 30 tokens, twice as many as the mean."""
+    random = np.random.default_rng(0)
+    lengths = np.repeat(random.integers(50, 300, 600), 5)
+    questions = random.poisson(11, 3000) + 1
+    by_chance = LengthGroups(lengths, 75, 3, together=together).epoch(1)
+    order = LengthGroups(lengths, 75, 3, together=together, question_lengths=questions)
+    share = padded_questions(order.epoch(1), questions) / padded_questions(by_chance, questions)
+    assert share < (0.75 if together is None else 0.87)
+    assert {frozenset(batch) for batch in as_lists(order.epoch(1))} != {
+        frozenset(batch) for batch in as_lists(order.epoch(2))
+    }
+
+
+def test_questions_do_not_move_an_example_to_another_group():
+    borders = group_borders(len(LENGTHS), 4)
+    for batch in LengthGroups(LENGTHS, 8, 4, question_lengths=LENGTHS[::-1] % 13).epoch(2):
+        assert len(np.unique(np.searchsorted(borders, RANKS[batch], side="right"))) == 1
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     passages=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12)), min_size=1, max_size=60),
@@ -118,7 +144,7 @@ def test_examples_that_stay_together_do(passages, batch_size, groups, seed):
     random = np.random.default_rng(seed)
     together = random.permutation(np.repeat(np.arange(len(passages)), [count for _, count in passages]))
     lengths = np.array([length for length, _ in passages])[together]
-    order = LengthGroups(lengths, batch_size, groups, seed, together)
+    order = LengthGroups(lengths, batch_size, groups, seed, together, random.integers(1, 9, len(lengths)))
     for epoch in (0, 3):
         batches = order.epoch(epoch)
         assert len(batches) == order.batches_per_epoch

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fabir_tf.layers.layer_norm import standardising_with
 from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.batches import make_batches as feed
 from fabir_tf.pipelines.rows import EncodedRows
@@ -55,7 +56,26 @@ class Logits:
 def as_graph(sharing: PassageSharing) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
     """A model as one graph for every batch and every length: shapes are left open."""
     signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
-    return tf.function(sharing.__call__, input_signature=[signature], autograph=False)
+    kernel = None if tf.config.list_physical_devices("GPU") else _standardise
+
+    def logits(inputs):
+        with standardising_with(kernel):
+            return sharing(inputs)
+
+    return tf.function(logits, input_signature=[signature], autograph=False)
+
+
+def _standardise(x: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Layer normalisation as oneDNN has it, in one pass over the texts.
+
+    A batch norm over a single "image" whose channels are the tokens; TensorFlow replaces it, and the gain and bias
+    after it, by oneDNN's layer norm. Not on a GPU, whose batch norm may refuse so small an epsilon.
+    """
+    shape, tokens = tf.shape(x), tf.size(x) // x.shape[-1]
+    image = tf.reshape(x, (1, tokens, x.shape[-1], 1))
+    ones, zeros = tf.ones([tokens]), tf.zeros([tokens])
+    image, _, _ = tf.compat.v1.nn.fused_batch_norm(image, ones, zeros, epsilon=epsilon, data_format="NCHW")
+    return tf.reshape(image, shape)
 
 
 def _as_arrays(logits: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:

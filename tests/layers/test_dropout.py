@@ -10,9 +10,10 @@ from fabir_tf.layers import Dropout
 INPUTS = {"inputs": layer_testing.normal(2, 3, 5, seed=1)}
 
 
-def dropped(rate, shape, dtype="float32", seed=7):
-    ones = keras.ops.ones(shape, dtype)
-    return np.asarray(keras.ops.cast(Dropout(rate, seed=seed, dtype=dtype)(ones, training=True), "float32"))
+def dropped(rate, shape, dtype="float32", seed=7, calls=1):
+    ones, layer = keras.ops.ones(shape, dtype), Dropout(rate, seed=seed, dtype=dtype)
+    outs = [keras.ops.cast(layer(ones, training=True), "float32") for _ in range(calls)]
+    return np.asarray(keras.ops.concatenate(outs))
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
@@ -23,18 +24,29 @@ def test_conformance(policy):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("rate", [0.1, 0.19, 0.5, 0.99])
 def test_the_share_that_is_dropped_is_the_rate(rate, dtype):
-    values = dropped(rate, (300, 7, 301), dtype)
+    calls = 400
+    values = dropped(rate, (20, 7, 31), dtype, calls=calls)
     deviation = np.sqrt(rate * (1 - rate) / values.size)
-    assert abs((values == 0).mean() - rate) < 5 * deviation + 2**-16
+    # A call's rate is one of two multiples of 1/256.
+    assert abs((values == 0).mean() - rate) < 5 * (deviation + 1 / 512 / np.sqrt(calls))
     kept = values[values != 0]
     # bfloat16 has 8 bits.
     np.testing.assert_allclose(kept, 1 / (1 - rate), rtol=1e-3 if dtype == "float32" else 2**-7)
 
 
+def test_a_call_drops_at_a_rate_next_to_its_own():
+    """0.1 lies between 25/256 and 26/256."""
+    layer = Dropout(0.1, seed=5)
+    ones = keras.ops.ones((1000, 1000))
+    shares = [float(keras.ops.mean(layer(ones, training=True) == 0)) * 256 for _ in range(12)]
+    assert all(min(abs(share - 25), abs(share - 26)) < 0.4 for share in shares), shares
+    assert {round(share) for share in shares} == {25, 26}
+
+
 def test_neighbours_are_dropped_apart():
-    """Two values share the bits of one number; what happens to one must not tell of the other, nor of those near it."""
+    """Four values share the bits of one number; what happens to one must not tell of those near it."""
     kept = dropped(0.5, (1000, 1000)).ravel() > 0
-    for distance in (1, 2, 3, 1000, 1001):
+    for distance in (1, 2, 3, 4, 5, 1000, 1001):
         together = (kept[distance:] == kept[:-distance]).mean()
         assert abs(together - 0.5) < 0.003, distance
 
@@ -61,6 +73,13 @@ def test_nothing_is_dropped_outside_training(rate):
 
 def test_a_rate_of_one_drops_all():
     assert not dropped(1.0, (3, 5)).any()
+
+
+@pytest.mark.parametrize("rate", [0.9999, 1e-9])
+def test_rates_next_to_one_and_to_zero(rate):
+    """Nothing overflows 8 bits."""
+    share = (dropped(rate, (500, 500)) == 0).mean()
+    assert abs(share - min(rate, 255 / 256)) < 1e-3
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5])
