@@ -6,15 +6,18 @@ from fabir_tf.layers.dropout import Dropout
 from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.masking import MASKED_LOGIT
 
+# Monotonic, so that they may be applied after the maximum.
+ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu}
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class CharacterEmbedding(keras.layers.Layer):
-    """A word's vector from its characters: embedding, convolution, max over time, tanh.
+    """A word's vector from its characters: embedding, convolution, max over time, activation.
 
         C = [c_1 ... c_n],   w_c = tanh( max_t (Conv(C, H) + b)_t )
 
     `c_k` are learned vectors of `dim` values, `H` is a `kernel_size x dim x filters` kernel applied VALID. (tanh after
-    the maximum is the maximum after tanh, at a fraction of the cost.)
+    the maximum is the maximum after tanh, at a fraction of the cost; so it is with relu, BiDAF's.)
 
     Masking: character id 0 is padding. A position of the convolution that reaches past a word's last character never
     wins the maximum; a word shorter than the kernel has one position, filled up with zero vectors.
@@ -25,6 +28,7 @@ class CharacterEmbedding(keras.layers.Layer):
         kernel_size: characters seen at once.
         filters: length of the result.
         dropout: share of each character vector's values dropped in training.
+        activation: "tanh" or "relu".
 
     Call arguments:
         characters: int tensor `(batch, length, width)`.
@@ -36,13 +40,26 @@ class CharacterEmbedding(keras.layers.Layer):
         >>> CharacterEmbedding(rows=306)(np.ones((2, 7, 20), "int32")).shape
         (2, 7, 100)
 
-    Reference: FABIR section III-A; thesis eq. 5.5 and 5.6.
+    Raises:
+        ValueError: an unknown `activation`.
+
+    Reference: FABIR section III-A; thesis eq. 5.5 and 5.6; Seo et al. 2017, section 2, 1.
     """
 
     def __init__(
-        self, rows: int, dim: int = 8, kernel_size: int = 5, filters: int = 100, dropout: float = 0.0, **kwargs
+        self,
+        rows: int,
+        dim: int = 8,
+        kernel_size: int = 5,
+        filters: int = 100,
+        dropout: float = 0.0,
+        activation: str = "tanh",
+        **kwargs,
     ):
         super().__init__(**kwargs)
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}. Received: activation={activation!r}")
+        self.activation = activation
         self.rows = rows
         self.dim = dim
         self.kernel_size = kernel_size
@@ -65,7 +82,8 @@ class CharacterEmbedding(keras.layers.Layer):
         vectors = self.drop(self._look_up(words), training=training)
         windows = self.convolution(vectors)
         windows = ops.where(self._real_windows(words, windows)[..., None], windows, MASKED_LOGIT)
-        return ops.tanh(ops.reshape(ops.max(windows, axis=1), (batch, length, self.filters)))
+        activation = ACTIVATIONS[self.activation]
+        return activation(ops.reshape(ops.max(windows, axis=1), (batch, length, self.filters)))
 
     def _look_up(self, words):
         vectors = ops.take(dense_gradient(self.table), ops.maximum(words - 1, 0), axis=0)
@@ -91,4 +109,5 @@ class CharacterEmbedding(keras.layers.Layer):
             "kernel_size": self.kernel_size,
             "filters": self.filters,
             "dropout": self.dropout,
+            "activation": self.activation,
         }

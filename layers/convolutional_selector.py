@@ -16,6 +16,7 @@ class ConvolutionalSelector(keras.layers.Layer):
     Args:
         filters: width between the two convolutions.
         kernel_size: tokens seen by each convolution, SAME.
+        borders: start and end, or only one of them.
         dropout: share of the values dropped in front of each convolution in training.
 
     Call arguments:
@@ -23,7 +24,7 @@ class ConvolutionalSelector(keras.layers.Layer):
         passage_mask: boolean tensor `(batch, passage)`, true on real tokens.
 
     Returns:
-        Start and end logits, two float32 tensors `(batch, passage)`.
+        Start and end logits, two float32 tensors `(batch, passage)`; of a single border one.
 
     Example:
         >>> start, end = ConvolutionalSelector()(passage, passage_mask)
@@ -31,10 +32,11 @@ class ConvolutionalSelector(keras.layers.Layer):
     Reference: FABIR section III-G; thesis eq. 5.20.
     """
 
-    def __init__(self, filters: int = 32, kernel_size: int = 9, dropout: float = 0.0, **kwargs):
+    def __init__(self, filters: int = 32, kernel_size: int = 9, borders: int = 2, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.filters = filters
         self.kernel_size = kernel_size
+        self.number_of_borders = borders
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
         self.hidden = keras.layers.Conv1D(
@@ -47,7 +49,12 @@ class ConvolutionalSelector(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
         self.borders = keras.layers.Conv1D(
-            2, kernel_size, padding="same", kernel_initializer=GlorotUniform(), name="borders", dtype=self.dtype_policy
+            borders,
+            kernel_size,
+            padding="same",
+            kernel_initializer=GlorotUniform(),
+            name="borders",
+            dtype=self.dtype_policy,
         )
 
     def build(self, passage_shape):
@@ -57,15 +64,19 @@ class ConvolutionalSelector(keras.layers.Layer):
     def call(self, passage, passage_mask, training=None):
         hidden = self.hidden(self.drop(zero_padding(passage, passage_mask), training=training))
         logits = self.borders(self.drop(zero_padding(hidden, passage_mask), training=training))
-        return mask_logits(logits[..., 0], passage_mask), mask_logits(logits[..., 1], passage_mask)
+        return tuple(mask_logits(logits[..., i], passage_mask) for i in range(self.number_of_borders))
 
     def compute_output_shape(self, passage_shape):
-        return passage_shape[:-1], passage_shape[:-1]
+        return (passage_shape[:-1],) * self.number_of_borders
 
     def compute_output_spec(self, passage, passage_mask, training=None):
         # Float32 under every policy, which Keras would not guess from the shapes.
         return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(passage.shape))
 
     def get_config(self):
-        config = {"filters": self.filters, "kernel_size": self.kernel_size, "dropout": self.dropout}
-        return super().get_config() | config
+        return super().get_config() | {
+            "filters": self.filters,
+            "kernel_size": self.kernel_size,
+            "borders": self.number_of_borders,
+            "dropout": self.dropout,
+        }

@@ -14,6 +14,7 @@ class LinearSelector(keras.layers.Layer):
     Masking: explicit, `passage_mask`. Padding leaves with the logit -1e9.
 
     Args:
+        borders: start and end, or only one of them.
         dropout: share of the passage's values dropped in training.
 
     Call arguments:
@@ -21,7 +22,7 @@ class LinearSelector(keras.layers.Layer):
         passage_mask: boolean tensor `(batch, passage)`, true on real tokens.
 
     Returns:
-        Start and end logits, two float32 tensors `(batch, passage)`.
+        Start and end logits, two float32 tensors `(batch, passage)`; of a single border one.
 
     Example:
         >>> start, end = LinearSelector()(passage, passage_mask)
@@ -29,12 +30,13 @@ class LinearSelector(keras.layers.Layer):
     Reference: thesis eq. 5.19.
     """
 
-    def __init__(self, dropout: float = 0.0, **kwargs):
+    def __init__(self, borders: int = 2, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
+        self.number_of_borders = borders
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
         self.borders = keras.layers.Dense(
-            2, use_bias=False, kernel_initializer=GlorotUniform(), name="borders", dtype=self.dtype_policy
+            borders, use_bias=False, kernel_initializer=GlorotUniform(), name="borders", dtype=self.dtype_policy
         )
 
     def build(self, passage_shape):
@@ -42,14 +44,14 @@ class LinearSelector(keras.layers.Layer):
 
     def call(self, passage, passage_mask, training=None):
         logits = self.borders(self.drop(passage, training=training))
-        return mask_logits(logits[..., 0], passage_mask), mask_logits(logits[..., 1], passage_mask)
+        return tuple(mask_logits(logits[..., i], passage_mask) for i in range(self.number_of_borders))
 
     def compute_output_shape(self, passage_shape):
-        return passage_shape[:-1], passage_shape[:-1]
+        return (passage_shape[:-1],) * self.number_of_borders
 
     def compute_output_spec(self, passage, passage_mask, training=None):
         # Float32 under every policy, which Keras would not guess from the shapes.
         return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(passage.shape))
 
     def get_config(self):
-        return super().get_config() | {"dropout": self.dropout}
+        return super().get_config() | {"borders": self.number_of_borders, "dropout": self.dropout}

@@ -1,27 +1,20 @@
 import keras
-from keras import ops
 
-from fabir_tf.layers.dense_gradient import dense_gradient
-from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
+from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.per_token import per_token
+from fabir_tf.layers.word_table import WordTable
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
-class WordEmbedding(keras.layers.Layer):
+class WordEmbedding(WordTable):
     """Word vectors from a frozen and a trainable table, then one linear map.
 
         w_i = table[id_i] W + b
 
-    `table` is, row after row: nothing for id 0 (padding, a zero vector), ids 1..R the trainable rows (id 1 is UNK), ids
-    R+1..R+F the frozen rows. The frozen table is kept in float16, half the memory of the published vectors, and is not
-    cut to the training vocabulary.
-
     Masking: none is needed, each word is looked up alone. Padding comes out as the bias `b`.
 
     Args:
-        trainable_rows: R, words learned during training, UNK included.
-        frozen_rows: F, words with published vectors; may be 0.
-        dim: length of a word vector, also after the map.
+        trainable_rows, frozen_rows, dim: as in `WordTable`; `dim` is also the length after the map.
 
     Call arguments:
         words: int tensor `(batch, length)`.
@@ -38,56 +31,14 @@ class WordEmbedding(keras.layers.Layer):
     """
 
     def __init__(self, trainable_rows: int, frozen_rows: int, dim: int = 100, **kwargs):
-        super().__init__(**kwargs)
-        if trainable_rows < 1 or frozen_rows < 0:
-            raise ValueError(
-                "trainable_rows must be at least 1 (row 1 is UNK) and frozen_rows at least 0. "
-                f"Received: trainable_rows={trainable_rows}, frozen_rows={frozen_rows}"
-            )
-        self.trainable_rows = trainable_rows
-        self.frozen_rows = frozen_rows
-        self.dim = dim
+        super().__init__(trainable_rows, frozen_rows, dim, **kwargs)
         self.projection = keras.layers.Dense(
-            dim, kernel_initializer=GlorotUniform(), name="projection", dtype=self.dtype_policy
+            self.dim, kernel_initializer=GlorotUniform(), name="projection", dtype=self.dtype_policy
         )
 
     def build(self, input_shape):
-        # Variance 1, as the thesis gives its embeddings (section 5.6.3): Xavier would make rows of a large table tiny.
-        self.trainable_table = self.add_weight(
-            name="trainable_table",
-            shape=(self.trainable_rows, self.dim),
-            initializer=StandardNormal(),
-        )
-        if self.frozen_rows:
-            self.frozen_table = self.add_weight(
-                name="frozen_table",
-                shape=(self.frozen_rows, self.dim),
-                initializer="zeros",
-                dtype="float16",
-                trainable=False,
-                autocast=False,
-            )
+        super().build(input_shape)
         self.projection.build((*input_shape, self.dim))
 
     def call(self, words):
-        return per_token(self.projection, self.look_up(words))
-
-    def look_up(self, words):
-        """The table's rows before the linear map, `(batch, length, dim)`, zero on padding."""
-        trainable = ops.take(
-            dense_gradient(self.trainable_table), ops.clip(words - 1, 0, self.trainable_rows - 1), axis=0
-        )
-        is_trainable = ops.logical_and(words >= 1, words <= self.trainable_rows)
-        vectors = ops.where(is_trainable[..., None], trainable, ops.zeros_like(trainable))
-        if not self.frozen_rows:
-            return vectors
-        row = words - self.trainable_rows - 1
-        frozen = ops.take(self.frozen_table, ops.clip(row, 0, self.frozen_rows - 1), axis=0)
-        return ops.where((row >= 0)[..., None], ops.cast(frozen, vectors.dtype), vectors)
-
-    def compute_output_shape(self, input_shape):
-        return (*input_shape, self.dim)
-
-    def get_config(self):
-        config = {"trainable_rows": self.trainable_rows, "frozen_rows": self.frozen_rows, "dim": self.dim}
-        return super().get_config() | config
+        return per_token(self.projection, super().call(words))

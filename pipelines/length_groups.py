@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-# Batches whose examples are sorted by their questions before they are cut apart: few, so that epochs differ.
+# Most batches whose examples are sorted by their questions before they are cut apart: few, so that epochs differ.
 SORTED_BATCHES = 4
 
 
@@ -39,7 +39,7 @@ class LengthGroups:
         question_lengths: np.ndarray | None = None,
     ):
         self.seed = seed
-        self._stretch = SORTED_BATCHES * batch_size
+        self._batch_size = batch_size
         self._question_lengths = np.zeros_like(lengths) if question_lengths is None else question_lengths
         together = np.arange(len(lengths)) if together is None else together
         order = np.lexsort((together, lengths))
@@ -67,12 +67,16 @@ class LengthGroups:
         batches = []
         for group, cuts in zip(self._groups, self._cuts, strict=True):
             shuffled = [group[i] for i in random.permutation(len(group))]
-            batches += [np.concatenate(blocks) for blocks in _cut(self._by_questions(shuffled), cuts)]
+            batches += [np.concatenate(blocks) for blocks in _cut(self._by_questions(shuffled, cuts), cuts)]
         return [batches[i] for i in random.permutation(len(batches))]
 
-    def _by_questions(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
+    def _by_questions(self, blocks: list[np.ndarray], cuts: int) -> list[np.ndarray]:
+        # Half of the group at most: sorted as a whole it would have the same batches in every epoch.
+        together = min(SORTED_BATCHES, cuts // 2)
+        if together < 2:
+            return blocks
         sizes = np.array([len(block) for block in blocks])
-        stretches = (np.cumsum(sizes) - sizes) // self._stretch
+        stretches = (np.cumsum(sizes) - sizes) // (together * self._batch_size)
         longest = np.maximum.reduceat(self._question_lengths[np.concatenate(blocks)], np.cumsum(sizes) - sizes)
         # Up and down in turn: a batch that lies in two stretches has like questions, too.
         return [blocks[i] for i in np.lexsort((np.where(stretches % 2, -longest, longest), stretches))]

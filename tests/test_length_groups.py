@@ -126,6 +126,15 @@ def test_batches_have_like_questions(together):
     }
 
 
+@pytest.mark.parametrize("examples", [160, 240, 320, 640])
+def test_batches_of_small_groups_differ_from_epoch_to_epoch(examples):
+    """Two, three, four and eight batches in one group."""
+    questions = np.arange(examples) % 29
+    order = LengthGroups(np.full(examples, 9), 80, 1, question_lengths=questions)
+    one, two = ([set(batch) for batch in as_lists(order.epoch(number))] for number in (0, 1))
+    assert max(len(batch & other) for batch in one for other in two) < 70
+
+
 def test_questions_do_not_move_an_example_to_another_group():
     borders = group_borders(len(LENGTHS), 4)
     for batch in LengthGroups(LENGTHS, 8, 4, question_lengths=LENGTHS[::-1] % 13).epoch(2):

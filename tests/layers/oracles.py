@@ -1,4 +1,4 @@
-"""FABIR's equations in NumPy float64, written from the paper and the thesis: what the layers are compared with.
+"""The readers' equations in NumPy float64, written from the papers: what the layers are compared with.
 
 Nothing here is shared with the layers' code, and speed does not matter. `weights` is always a dictionary of arrays by
 their names inside a layer, such as `"query/kernel"`; `part` takes the weights of a sublayer out of it. A mask is
@@ -44,15 +44,20 @@ def masked_softmax(logits, mask, axis):
     return np.moveaxis(weights, -1, axis)
 
 
-def word_embedding(words, weights):
-    """A zero vector for id 0, then the trainable rows, then the frozen rows; one linear map on all of them."""
+def word_table(words, weights):
+    """A zero vector for id 0, then the trainable rows, then the frozen rows."""
     rows = [*weights["trainable_table"], *weights.get("frozen_table", [])]
     dim = weights["trainable_table"].shape[-1]
     vectors = np.zeros((*words.shape, dim))
     for index in np.ndindex(words.shape):
         if words[index] > 0:
             vectors[index] = rows[words[index] - 1]
-    return affine(vectors, part(weights, "projection"))
+    return vectors
+
+
+def word_embedding(words, weights):
+    """One linear map on all vectors."""
+    return affine(word_table(words, weights), part(weights, "projection"))
 
 
 def character_embedding(characters, weights):
@@ -305,3 +310,74 @@ def fabir(inputs, weights, config):
     if config["selector"] == "linear":
         return linear_selector(state[0], weights["selector"])
     return convolutional_selector(state[0], masks["passage"], weights["selector"])
+
+
+def attention_flow(passage, question, passage_mask, question_mask, weights):
+    """Seo et al., equations 1 to 3, pair by pair, on real tokens alone; 0 on padding."""
+    kernel, bias = weights["kernel"][:, 0], weights.get("bias", [0.0])[0]
+    flow = np.zeros((*passage.shape[:2], 4 * passage.shape[2]))
+    for row in range(len(passage)):
+        h, u = passage[row][passage_mask[row]], question[row][question_mask[row]]
+        similarity = np.array([[np.concatenate([p, q, p * q]) @ kernel + bias for q in u] for p in h])
+        to_passage = np.exp(log_softmax(similarity.max(axis=1)))
+        attended = (to_passage[:, None] * h).sum(axis=0)
+        for place, p in enumerate(h):
+            asked = np.exp(log_softmax(similarity[place])) @ u
+            flow[row, place] = np.concatenate([p, asked, p * asked, p * attended])
+    return flow
+
+
+def lstm(sequence, weights):
+    """Hochreiter and Schmidhuber's cell with a forget gate, Keras' order of the gates: input, forget, cell, output."""
+    state = cell = np.zeros(weights["recurrent_kernel"].shape[0])
+    states = []
+    for x in sequence:
+        gates = x @ weights["kernel"] + state @ weights["recurrent_kernel"] + weights["bias"]
+        entering, kept, candidate, shown = np.split(gates, 4)
+        cell = sigmoid(kept) * cell + sigmoid(entering) * np.tanh(candidate)
+        state = sigmoid(shown) * np.tanh(cell)
+        states.append(state)
+    return states
+
+
+def gru(sequence, weights):
+    """Cho et al.'s cell, the reset after the product as in cuDNN; Keras' order of the gates: update, reset, new."""
+    state = np.zeros(weights["recurrent_kernel"].shape[0])
+    states = []
+    for x in sequence:
+        update, reset, new = np.split(x @ weights["kernel"] + weights["bias"][0], 3)
+        update_of_state, reset_of_state, new_of_state = np.split(
+            state @ weights["recurrent_kernel"] + weights["bias"][1], 3
+        )
+        update, reset = sigmoid(update + update_of_state), sigmoid(reset + reset_of_state)
+        state = update * state + (1.0 - update) * np.tanh(new + reset * new_of_state)
+        states.append(state)
+    return states
+
+
+def recurrent_encoder(x, mask, weights, cell="lstm"):
+    """Each text's own tokens from both ends; 0 on padding."""
+    cells = {"lstm": lstm, "gru": gru}
+    forward, backward = (
+        {name.rsplit("/", 1)[1]: value for name, value in part(weights, direction).items()}
+        for direction in ("forward", "backward")
+    )
+    units = forward["recurrent_kernel"].shape[0]
+    encoded = np.zeros((*x.shape[:2], 2 * units))
+    for row, tokens in enumerate(x):
+        tokens = tokens[mask[row]]
+        for place, state in enumerate(cells[cell](tokens, forward)):
+            encoded[row, place, :units] = state
+        for place, state in enumerate(cells[cell](tokens[::-1], backward)):
+            encoded[row, len(tokens) - 1 - place, units:] = state
+    return encoded
+
+
+def start_conditioned_selector(flow, modelled, passage_mask, weights, cell="lstm"):
+    """The start from [G; M]; the end from a network over [G; M; a; M * a], a the mean of M under the start."""
+    start = (np.concatenate([flow, modelled], axis=-1) @ weights["start/kernel"])[..., 0]
+    begins = masked_softmax(start, passage_mask, 1)
+    chosen = np.broadcast_to((begins[..., None] * modelled).sum(axis=1, keepdims=True), modelled.shape)
+    both = np.concatenate([flow, modelled, chosen, modelled * chosen], axis=-1)
+    ended = recurrent_encoder(both, passage_mask, part(weights, "end_encoder"), cell)
+    return start, (np.concatenate([flow, ended], axis=-1) @ weights["end/kernel"])[..., 0]

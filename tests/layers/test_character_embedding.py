@@ -27,7 +27,7 @@ def make(kernel_size=KERNEL, **arguments):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    config = {"rows": ROWS, "dim": DIM, "kernel_size": 3, "filters": FILTERS, "dropout": 0.3}
+    config = {"rows": ROWS, "dim": DIM, "kernel_size": 3, "filters": FILTERS, "dropout": 0.3, "activation": "relu"}
     characters = np.concatenate([words_of([1, 2, 3, 7, 11], 11), words_of([0] * 5, 11)])
     layer_testing.run_layer_test(CharacterEmbedding, config, {"characters": characters}, policy)
 

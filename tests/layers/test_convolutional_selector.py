@@ -27,7 +27,7 @@ def oracle(weights, passage, passage_mask):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    config = {"filters": FILTERS, "kernel_size": 7, "dropout": 0.3}
+    config = {"filters": FILTERS, "kernel_size": 7, "borders": 1, "dropout": 0.3}
     layer_testing.run_layer_test(ConvolutionalSelector, config, make_inputs((11, 7, 0)), policy, float32_outputs=True)
 
 

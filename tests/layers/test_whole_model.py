@@ -30,7 +30,7 @@ SMALL = {
 }
 VARIANTS = {
     "published": {},
-    "plain-linear": {"attention_kernel": "none", "selector": "linear"},
+    "plain-linear": {"attention_kernel": "none", "selector": "linear", "selector_filters": 32, "selector_kernel": 9},
     "row-wise-depthwise": {"attention_kernel": "3x7", "attention_depthwise": True, "cross_attention": "row"},
 }
 PASSAGE, QUESTION = 11, 5

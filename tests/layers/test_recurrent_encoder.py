@@ -1,0 +1,79 @@
+"""RecurrentEncoder: a text read from both of its ends, however long its neighbours are."""
+
+import layer_testing
+import numpy as np
+import oracles
+import pytest
+
+from fabir_tf.layers import RecurrentEncoder
+
+FEATURES, LENGTH = 5, 7
+
+
+def make_inputs(lengths=(7, 4, 1)):
+    return {
+        "x": layer_testing.normal(len(lengths), LENGTH, FEATURES, seed=1),
+        "mask": layer_testing.mask_of(lengths, LENGTH),
+    }
+
+
+def make(inputs, **config):
+    return layer_testing.built(RecurrentEncoder(**{"units": 3} | config), inputs)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    layer_testing.run_layer_test(RecurrentEncoder, {"units": 3, "cell": "gru"}, make_inputs((7, 4, 0)), policy)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_forward(cell):
+    """The oracle runs over each text's own tokens, so this also shows that both ends of a padded text are right."""
+    inputs = make_inputs()
+    layer_testing.check_forward(
+        make(inputs, cell=cell),
+        inputs,
+        lambda weights, x, mask: oracles.recurrent_encoder(x, mask, weights, cell),
+        tolerance=2e-5,
+    )
+
+
+def test_gradients():
+    inputs = make_inputs()
+    layer_testing.check_gradients(
+        make(inputs), inputs, lambda weights, x, mask: oracles.recurrent_encoder(x, mask, weights), samples=6
+    )
+
+
+def test_padding():
+    lengths = {"text": [7, 2]}
+    inputs = make_inputs(lengths["text"])
+    layer_testing.check_padding(make(inputs), inputs, lengths, dict.fromkeys(inputs, "text"), ["text"])
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_padding_comes_out_as_zero(policy):
+    inputs = make_inputs((7, 4, 0))
+    (out,) = layer_testing.run(make(inputs, dtype=policy), inputs)
+    assert (out[~inputs["mask"]] == 0).all()
+    assert (out[inputs["mask"]] != 0).any()
+
+
+def test_published_parameters():
+    """Porwal's encoder of 400 features has 2,563,200."""
+    layer = RecurrentEncoder(400)
+    layer.build((None, None, 400))
+    assert layer_testing.parameters(layer) == 2_563_200
+
+
+def test_an_unknown_cell_is_refused():
+    with pytest.raises(ValueError, match=r"cell must be one of lstm, gru\. Received: cell='rnn'"):
+        RecurrentEncoder(cell="rnn")
+
+
+def test_first_weights_differ_between_the_directions():
+    layer = RecurrentEncoder(3)
+    layer.build((None, None, FEATURES))
+    weights = layer_testing.weights_of(layer)
+    forward, backward = (weights[f"{name}/lstm_cell/kernel"] for name in ("forward", "backward"))
+    assert not np.allclose(forward, backward)

@@ -1,0 +1,79 @@
+"""StartConditionedSelector: the end depends on where the answer is likely to begin."""
+
+import layer_testing
+import numpy as np
+import oracles
+import pytest
+
+from fabir_tf.layers import StartConditionedSelector
+
+FLOW, FEATURES, PASSAGE = 5, 3, 7
+
+
+def make_inputs(lengths=(7, 4, 1)):
+    return {
+        "flow": layer_testing.normal(len(lengths), PASSAGE, FLOW, seed=1),
+        "modelled": layer_testing.normal(len(lengths), PASSAGE, FEATURES, seed=2),
+        "passage_mask": layer_testing.mask_of(lengths, PASSAGE),
+    }
+
+
+def make(inputs, **config):
+    return layer_testing.built(StartConditionedSelector(**{"units": 2} | config), inputs)
+
+
+def oracle(weights, flow, modelled, passage_mask):
+    return oracles.start_conditioned_selector(flow, modelled, passage_mask, weights)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_conformance(policy):
+    config = {"units": 2, "cell": "gru", "dropout": 0.3}
+    inputs = make_inputs((7, 4, 0))
+    layer_testing.run_layer_test(StartConditionedSelector, config, inputs, policy, float32_outputs=True)
+
+
+def test_forward():
+    inputs = make_inputs()
+    layer_testing.check_forward(make(inputs), inputs, oracle, [inputs["passage_mask"]] * 2, tolerance=2e-5)
+
+
+def test_gradients():
+    inputs = make_inputs()
+    layer_testing.check_gradients(make(inputs), inputs, oracle, [inputs["passage_mask"]] * 2, samples=4)
+
+
+def test_padding():
+    lengths = {"passage": [7, 2]}
+    inputs = make_inputs(lengths["passage"])
+    layer_testing.check_padding(make(inputs), inputs, lengths, dict.fromkeys(inputs, "passage"), ["passage"] * 2)
+
+
+@pytest.mark.parametrize("policy", layer_testing.POLICIES)
+def test_padding_leaves_with_the_lowest_logit(policy):
+    inputs = make_inputs((7, 4, 0))
+    for logits in layer_testing.run(make(inputs, dtype=policy), inputs):
+        assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()
+
+
+def test_the_end_knows_of_the_start():
+    """Another start, through its weights alone, gives another end."""
+    inputs = make_inputs()
+    layer = make(inputs)
+    _, before = layer_testing.run(layer, inputs)
+    layer.start.kernel.assign(-layer.start.kernel)
+    _, after = layer_testing.run(layer, inputs)
+    assert np.abs(before - after)[inputs["passage_mask"]].max() > 1e-3
+
+
+def test_everything_dropped():
+    inputs = make_inputs()
+    start, _ = layer_testing.run(make(inputs, dropout=1.0), inputs, training=True)
+    assert (start[inputs["passage_mask"]] == 0.0).all()
+
+
+def test_published_parameters():
+    """Two vectors of 1,000 weights, and a network of 100 units each way over 1,400 features."""
+    layer = StartConditionedSelector(100)
+    layer.build((None, None, 800), (None, None, 200))
+    assert layer_testing.parameters(layer) == 2 * 1000 + 2 * 4 * ((1400 + 100) * 100 + 100)
