@@ -29,14 +29,17 @@ OVERRIDES = {
     "first_position": 7,
     "d_model": 12,
     "num_heads": 3,
+    "reduction": "layer",
     "reduction_hidden_dim": 14,
     "hidden_dim": 22,
     "num_layers": 2,
+    "interaction": "switching",
     "attention_kernel": "3x7",
     "attention_depthwise": True,
     "cross_attention": "row",
     "cross_attention_start": "independent",
     "selector": "convolution",
+    "start_layer": "last",
     "selector_filters": 6,
     "selector_kernel": 5,
     "max_answer": 4,
@@ -124,14 +127,17 @@ def test_the_published_configuration():
         "first_position": 500,
         "d_model": 100,
         "num_heads": 4,
+        "reduction": "layer",
         "reduction_hidden_dim": 400,
         "hidden_dim": 200,
         "num_layers": 3,
+        "interaction": "repeated",
         "attention_kernel": "1x5",
         "attention_depthwise": False,
         "cross_attention": "column",
         "cross_attention_start": "matching",
         "selector": "convolution",
+        "start_layer": "last",
         "selector_filters": 32,
         "selector_kernel": 9,
         "max_answer": 15,
@@ -180,7 +186,11 @@ def overridden():
 def test_the_overrides_leave_no_field_at_its_default():
     default = fabir_tf.FabirConfig().to_dict()
     assert OVERRIDES.keys() == default.keys()
-    assert [name for name in default if default[name] == OVERRIDES[name]] == ["selector"]
+    assert [name for name in default if default[name] == OVERRIDES[name]] == [
+        "reduction",
+        "selector",
+        "start_layer",
+    ]
 
 
 def test_every_field_reaches_the_layers(overridden):
@@ -257,6 +267,11 @@ def test_without_convolution_the_attention_has_no_kernel():
         ({"attention_kernel": "none", "attention_depthwise": True}, "attention_depthwise needs an attention_kernel"),
         ({"cross_attention": "rows"}, "cross_attention must be one of column, row, found 'rows'"),
         ({"selector": "rnn"}, "selector must be one of convolution, linear, found 'rnn'"),
+        ({"reduction": "matrix", "reduction_hidden_dim": 9}, "reduction_hidden_dim is of no effect with reduction="),
+        ({"reduction": "matrix", "dropout_amplification": 1.0}, "dropout_amplification is of no effect .*, found 1.0"),
+        ({"selector": "linear", "selector_kernel": 3}, "selector_kernel is of no effect with selector='linear'"),
+        ({"start_layer": "penultimate", "num_layers": 0}, "needs a processing layer, found num_layers=0"),
+        ({"interaction": "switching", "num_layers": 1}, "needs two layers, found num_layers=1"),
     ],
 )
 def test_a_mistake_is_one_sentence(overrides, message):

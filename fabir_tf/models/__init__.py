@@ -1,18 +1,56 @@
-"""The readers that `build_model` knows: a new one is a file beside this one and a line in `MODELS`."""
+"""The readers by name: a new one is a file beside this one and a line in `MODELS`."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
 
 import keras
 
+from fabir_tf.configuration import ConfigError
+from fabir_tf.models.bidaf import BidafConfig, build_bidaf
+from fabir_tf.models.bidaf_porwal import BidafPorwalConfig, build_bidaf_porwal
 from fabir_tf.models.fabir import FabirConfig, build_fabir
-
-# Configuration class -> the function that builds its functional model.
-MODELS = {FabirConfig: build_fabir}
+from fabir_tf.models.reader_config import ReaderConfig
 
 
-def build_model(config: FabirConfig | None = None, **overrides) -> keras.Model:
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A model that can be built, trained, read with and exported.
+
+    Attributes:
+        config: its configuration's class, of no other model.
+        build: makes its functional model from a configuration.
+        about: one phrase for `--help`.
+    """
+
+    config: type[ReaderConfig]
+    build: Callable[[ReaderConfig], keras.Model]
+    about: str
+
+
+MODELS = {
+    "fabir": Family(FabirConfig, build_fabir, "attention alone, 1.4 M parameters (Correia et al. 2018)"),
+    "bidaf": Family(BidafConfig, build_bidaf, "recurrent networks, 2.7 M parameters (bi-att-flow, Seo et al. 2017)"),
+    "bidaf-porwal": Family(
+        BidafPorwalConfig, build_bidaf_porwal, "wide recurrent networks, no characters, 18 M parameters (Porwal 2021)"
+    ),
+}
+
+
+def list_models() -> dict[str, str]:
+    """The readers that `build_model` and `--model` know.
+
+    Returns:
+        What each is, by its name.
+    """
+    return {name: family.about for name, family in MODELS.items()}
+
+
+def build_model(model: str | ReaderConfig = "fabir", **overrides) -> keras.Model:
     """Builds a reader as a functional Keras model with fresh weights.
 
     Args:
-        config: the model's configuration; FABIR as published when None.
+        model: a name of `list_models()`, as published, or a configuration.
         **overrides: fields of the configuration to replace, as in `build_model(num_heads=2)`.
 
     Returns:
@@ -22,7 +60,25 @@ def build_model(config: FabirConfig | None = None, **overrides) -> keras.Model:
         `end_logits`, both `(batch, passage)`.
 
     Raises:
-        ConfigError: a field is unknown or its value does not fit.
+        ConfigError: no model has the name, or a field is unknown or its value does not fit.
     """
-    config = (config or FabirConfig()).replace(**overrides)
-    return MODELS[type(config)](config)
+    config = (config_class(model)() if isinstance(model, str) else model).replace(**overrides)
+    return MODELS[model_name(config)].build(config)
+
+
+def config_class(name: str) -> type[ReaderConfig]:
+    """The class of a model's configuration.
+
+    Raises:
+        ConfigError: no model has the name.
+    """
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"the model must be one of {', '.join(MODELS)}, found {name!r}{hint}")
+    return MODELS[name].config
+
+
+def model_name(config: ReaderConfig) -> str:
+    """The name of the model that a configuration is of."""
+    return next(name for name, family in MODELS.items() if family.config is type(config))

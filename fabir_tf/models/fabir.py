@@ -4,36 +4,40 @@ import dataclasses
 import re
 
 import keras
-from keras import ops
 
 from fabir_tf import layers
-from fabir_tf.configuration import Config, ConfigError, setting
+from fabir_tf.configuration import ConfigError, setting
+from fabir_tf.layers.initializers import GlorotUniform
+from fabir_tf.models.reader_config import CharacterReaderConfig
+from fabir_tf.models.texts import TEXTS, text_inputs
 
 
 @dataclasses.dataclass(frozen=True)
-class FabirConfig(Config):
+class FabirConfig(CharacterReaderConfig):
     """FABIR's configuration; the defaults are the published model (thesis table 5) but for `cross_attention_start`.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
     """
 
-    trainable_words: int = setting(50, "Rows of the trainable word table, UNK included", low=1, derived=True)
-    characters: int = setting(306, "Rows of the character table, UNK included", low=1, derived=True)
-    frozen_words: int = setting(400_000, "Rows of the frozen word table", low=0, derived=True)
-    word_dim: int = setting(100, "Length of a word vector", low=1)
-    character_dim: int = setting(8, "Length of a character vector", low=1)
-    character_kernel: int = setting(5, "Characters seen at once by the character convolution", low=1)
-    character_filters: int = setting(100, "Length of a word's vector made from its characters", low=1)
-    max_word_characters: int = setting(20, "Characters of a word that are read; the rest is cut", low=1)
-    highway_layers: int = setting(2, "Highway layers on each word's vector", low=0)
     min_frequency: float = setting(1e-4, "Lowest frequency of the position encoding", low=1e-9, high=1.0)
     first_position: int = setting(500, "Number of the first position", low=0)
     d_model: int = setting(100, "Features of a token after the reduction layer", low=4)
     num_heads: int = setting(4, "Heads of every attention", low=1)
+    reduction: str = setting(
+        "layer",
+        "What narrows words to d_model: layer (texts attend to themselves and to each other first) or matrix",
+        choices=("layer", "matrix"),
+    )
     reduction_hidden_dim: int = setting(400, "Hidden width of the reduction layer's feedforwards", low=1)
     hidden_dim: int = setting(200, "Hidden width of the processing layers' feedforwards", low=1)
     num_layers: int = setting(3, "Processing layers after the reduction layer", low=0)
+    interaction: str = setting(
+        "repeated",
+        "Which text attends to the other in the processing layers: repeated (always the passage) or switching (in "
+        "every second layer the question)",
+        choices=("repeated", "switching"),
+    )
     attention_kernel: str = setting("1x5", "Kernel of convolutional attention as HxW, odd, or none")
     attention_depthwise: bool = setting(False, "One attention kernel per head instead of heads x heads of them")
     cross_attention: str = setting("column", "Axis of the cross-attention's softmax", choices=("column", "row"))
@@ -44,9 +48,11 @@ class FabirConfig(Config):
         choices=("matching", "independent"),
     )
     selector: str = setting("convolution", "The head that selects start and end", choices=tuple(layers.SELECTORS))
+    start_layer: str = setting(
+        "last", "Processing layer that the start is selected from: last or penultimate", choices=("last", "penultimate")
+    )
     selector_filters: int = setting(32, "Width between the selector's convolutions", low=1)
     selector_kernel: int = setting(9, "Tokens seen by each convolution of the selector", low=1)
-    max_answer: int = setting(15, "Longest answer in tokens", low=1)
     input_keep: float = setting(0.9, "Keep probability of embeddings and position encodings", low=0.05, high=1.0)
     sublayer_keep: float = setting(0.9, "Keep probability of every sublayer's output", low=0.05, high=1.0)
     attention_keep: float = setting(0.9, "Keep probability of attention weights", low=0.05, high=1.0)
@@ -64,12 +70,32 @@ class FabirConfig(Config):
             )
         if self.attention_depthwise and self.attention_kernel == "none":
             raise ConfigError("attention_depthwise needs an attention_kernel, found attention_kernel='none'")
+        if self.reduction == "matrix":
+            self._expect_defaults("reduction='matrix'", "reduction_hidden_dim", "dropout_amplification")
+        if self.selector == "linear":
+            self._expect_defaults("selector='linear'", "selector_filters", "selector_kernel")
+        if self.start_layer == "penultimate" and not self.num_layers:
+            raise ConfigError("start_layer='penultimate' needs a processing layer, found num_layers=0")
+        if self.interaction == "switching" and self.num_layers < 2:
+            raise ConfigError(f"interaction='switching' needs two layers, found num_layers={self.num_layers}")
         for name, value in (
             ("d_model", self.d_model),
             ("word_dim + character_filters", self.word_dim + self.character_filters),
         ):
             if value % self.num_heads or value % 2:
                 raise ConfigError(f"{name} must be even and a multiple of num_heads={self.num_heads}, found {value}")
+
+    def _expect_defaults(self, cause: str, *names: str) -> None:
+        """Refuses settings that would be of no effect."""
+        for name in names:
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if value != default:
+                raise ConfigError(f"{name} is of no effect with {cause}, found {value}")
+
+    @property
+    def width(self) -> int:
+        """d_model."""
+        return self.d_model
 
     @property
     def attention_kernel_size(self) -> tuple[int, int] | None:
@@ -91,16 +117,41 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         "cross_softmax_axis": {"column": "query", "row": "key"}[config.cross_attention],
         "cross_matching_start": config.cross_attention_start == "matching",
     }
-    wide_dropout = {
-        "attention_dropout": 1 - config.attention_keep**config.dropout_amplification,
-        "dropout": 1 - config.sublayer_keep**config.dropout_amplification,
-    }
 
     # === Layers ===
     word_embedding = layers.WordEmbedding(
         config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding"
     )
-    character_embedding = layers.CharacterEmbedding(
+    input_dropout = layers.Dropout(1 - config.input_keep, name="input_dropout")
+    highway = layers.Highway(config.highway_layers, name="highway")
+    processing_layers = [
+        layers.ProcessingLayer(
+            hidden_dim=config.hidden_dim,
+            attention_dropout=1 - config.attention_keep,
+            dropout=1 - config.sublayer_keep,
+            name=f"processing_layer_{number}",
+            **interaction,
+        )
+        for number in range(1, config.num_layers + 1)
+    ]
+
+    # === Functional model ===
+    texts = text_inputs(config.max_word_characters)
+    words = {text: word_embedding(texts.words[text]) for text in TEXTS}
+    if config.character_filters:
+        words = _with_characters(config, words, texts.characters)
+    words = {text: input_dropout(highway(word)) for text, word in words.items()}
+    reduce = {"layer": _reduced_by_layer, "matrix": _reduced_by_matrix}[config.reduction]
+    read = [reduce(config, words, texts.masks, attention, interaction)]
+    for number, layer in enumerate(processing_layers, 1):
+        attends = "question" if config.interaction == "switching" and number % 2 == 0 else "passage"
+        read.append(_attended(layer, read[-1], texts.masks, attends))
+    start, end = _borders(config, read, texts.masks["passage_mask"])
+    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="fabir")
+
+
+def _with_characters(config: FabirConfig, words: dict, characters: dict) -> dict:
+    embedding = layers.CharacterEmbedding(
         config.characters,
         config.character_dim,
         config.character_kernel,
@@ -109,8 +160,14 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         name="character_embedding",
     )
     join = keras.layers.Concatenate(name="word_and_characters")
-    highway = layers.Highway(config.highway_layers, name="highway")
-    input_dropout = layers.Dropout(1 - config.input_keep, name="input_dropout")
+    return {text: join([words[text], embedding(characters[text])]) for text in TEXTS}
+
+
+def _reduced_by_layer(config: FabirConfig, words: dict, masks: dict, attention: dict, interaction: dict) -> dict:
+    wide_dropout = {
+        "attention_dropout": 1 - config.attention_keep**config.dropout_amplification,
+        "dropout": 1 - config.sublayer_keep**config.dropout_amplification,
+    }
     encoder = layers.DecoupledEncoder(
         config.d_model,
         config.min_frequency,
@@ -127,37 +184,43 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         **interaction,
         **wide_dropout,
     )
-    processing_layers = [
-        layers.ProcessingLayer(
-            hidden_dim=config.hidden_dim,
-            attention_dropout=1 - config.attention_keep,
-            dropout=1 - config.sublayer_keep,
-            name=f"processing_layer_{number}",
-            **interaction,
-        )
-        for number in range(1, config.num_layers + 1)
-    ]
-    selector = _selector(config)
-
-    # === Functional model ===
-    inputs = {}
-    embeddings, encodings, masks = {}, {}, {}
-    for text in ("passage", "question"):
-        words = keras.Input((None,), dtype="int32", name=f"{text}_words")
-        characters = keras.Input((None, config.max_word_characters), dtype="int32", name=f"{text}_characters")
-        inputs |= {words.name: words, characters.name: characters}
-        masks[f"{text}_mask"] = mask = ops.not_equal(words, 0)
-        embedded = input_dropout(highway(join([word_embedding(words), character_embedding(characters)])))
-        embeddings[text], encodings[f"{text}_encodings"] = encoder(embedded, mask, text=text)
-    passage, question = reduction_layer(**embeddings, **encodings, **masks)
-    for layer in processing_layers:
-        passage, question = layer(passage, question, **masks)
-    start, end = selector(passage, passage_mask=masks["passage_mask"])
-    return keras.Model(inputs, {"start_logits": start, "end_logits": end}, name="fabir")
+    embeddings, encodings = {}, {}
+    for text in TEXTS:
+        embeddings[text], encodings[f"{text}_encodings"] = encoder(words[text], masks[f"{text}_mask"], text=text)
+    return dict(zip(TEXTS, reduction_layer(**embeddings, **encodings, **masks), strict=True))
 
 
-def _selector(config: FabirConfig) -> keras.layers.Layer:
-    arguments = {"dropout": 1 - config.selector_keep, "name": "selector"}
+def _reduced_by_matrix(config: FabirConfig, words: dict, masks: dict, attention: dict, interaction: dict) -> dict:
+    """One linear map on each word, and its position (thesis eq. 5.18)."""
+    reduction = keras.layers.Dense(config.d_model, kernel_initializer=GlorotUniform(), name="reduction")
+    encode = layers.PositionEncoding(config.d_model, config.min_frequency, config.first_position, name="encode")
+    encoding_dropout = layers.Dropout(1 - config.input_keep, name="encoding_dropout")
+    return {text: reduction(words[text]) + encoding_dropout(encode(words[text])) for text in TEXTS}
+
+
+def _attended(layer: layers.ProcessingLayer, read: dict, masks: dict, attends: str) -> dict:
+    """Both texts after a processing layer, in which the one called `attends` attends to the other."""
+    other = next(text for text in TEXTS if text != attends)
+    one, two = layer(
+        passage=read[attends],
+        question=read[other],
+        passage_mask=masks[f"{attends}_mask"],
+        question_mask=masks[f"{other}_mask"],
+    )
+    return {attends: one, other: two}
+
+
+def _borders(config: FabirConfig, read: list[dict], passage_mask: keras.KerasTensor) -> tuple:
+    """Start and end logits, from what each of the layers has read."""
+    if config.start_layer == "last":
+        return _selector(config, "selector")(read[-1]["passage"], passage_mask=passage_mask)
+    (start,) = _selector(config, "start_selector", borders=1)(read[-2]["passage"], passage_mask=passage_mask)
+    (end,) = _selector(config, "end_selector", borders=1)(read[-1]["passage"], passage_mask=passage_mask)
+    return start, end
+
+
+def _selector(config: FabirConfig, name: str, borders: int = 2) -> keras.layers.Layer:
+    arguments = {"borders": borders, "dropout": 1 - config.selector_keep, "name": name}
     if config.selector == "convolution":
         arguments |= {"filters": config.selector_filters, "kernel_size": config.selector_kernel}
     return layers.SELECTORS[config.selector](**arguments)

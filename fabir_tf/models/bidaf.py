@@ -1,0 +1,69 @@
+"""BiDAF as its authors' program has it (bi-att-flow): Seo, Kembhavi, Farhadi and Hajishirzi 2017, arXiv 1611.01603."""
+
+import dataclasses
+
+import keras
+
+from fabir_tf import layers
+from fabir_tf.configuration import setting
+from fabir_tf.models.reader_config import CharacterReaderConfig
+from fabir_tf.models.texts import TEXTS, text_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class BidafConfig(CharacterReaderConfig):
+    """BiDAF's configuration; the defaults are the published model.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    units: int = setting(100, "Features of the state of each recurrent network", low=1)
+    modelling_layers: int = setting(2, "Recurrent layers after the attention flow", low=1)
+    keep: float = setting(
+        0.8, "Keep probability of characters and of what recurrent layers and borders read", low=0.05, high=1.0
+    )
+
+    @property
+    def width(self) -> int:
+        """The features of a recurrent layer's output."""
+        return 2 * self.units
+
+
+def build_bidaf(config: BidafConfig) -> keras.Model:
+    """Builds BiDAF; see `fabir_tf.build_model` for its inputs and outputs."""
+    # === Layers ===
+    word_table = layers.WordTable(config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding")
+    character_embedding = layers.CharacterEmbedding(
+        config.characters,
+        config.character_dim,
+        config.character_kernel,
+        config.character_filters,
+        dropout=1 - config.keep,
+        activation="relu",
+        name="character_embedding",
+    )
+    join = keras.layers.Concatenate(name="word_and_characters")
+    highway = layers.Highway(config.highway_layers, name="highway")
+    drop = layers.Dropout(1 - config.keep, name="drop")
+    contextual_encoder = layers.RecurrentEncoder(config.units, name="contextual_encoder")
+    attention_flow = layers.AttentionFlow(name="attention_flow")
+    modelling_encoders = [
+        layers.RecurrentEncoder(config.units, name=f"modelling_encoder_{number}")
+        for number in range(1, config.modelling_layers + 1)
+    ]
+    selector = layers.StartConditionedSelector(config.units, dropout=1 - config.keep, name="selector")
+
+    # === Functional model ===
+    texts = text_inputs(config.max_word_characters)
+    encoded = {}
+    for text in TEXTS:
+        word = join([word_table(texts.words[text]), character_embedding(texts.characters[text])])
+        encoded[text] = contextual_encoder(drop(highway(word)), texts.masks[f"{text}_mask"])
+    flow = attention_flow(**encoded, **texts.masks)
+    passage_mask = texts.masks["passage_mask"]
+    modelled = flow
+    for encoder in modelling_encoders:
+        modelled = encoder(drop(modelled), passage_mask)
+    start, end = selector(flow, modelled, passage_mask=passage_mask)
+    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="bidaf")

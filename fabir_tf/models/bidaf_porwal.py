@@ -1,0 +1,54 @@
+"""BiDAF as Porwal has it: wide, without characters, the end as simple as the start. (Thesis, 2021, TensorFlow 2.)"""
+
+import dataclasses
+
+import keras
+
+from fabir_tf import layers
+from fabir_tf.configuration import setting
+from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.models.texts import TEXTS, text_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class BidafPorwalConfig(ReaderConfig):
+    """Its configuration; the defaults are the published model, whose words have GloVe's 100 and fastText's 300 values.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    word_dim: int = setting(400, "Length of a word vector", low=1)
+    highway_layers: int = setting(1, "Highway layers on each word's vector", low=0)
+    units: int = setting(400, "Features of the state of each recurrent network", low=1)
+
+    @property
+    def width(self) -> int:
+        """The features of a recurrent layer's output."""
+        return 2 * self.units
+
+
+def build_bidaf_porwal(config: BidafPorwalConfig) -> keras.Model:
+    """Builds the model; see `fabir_tf.build_model` for its inputs and outputs."""
+    # === Layers ===
+    word_table = layers.WordTable(config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding")
+    highway = layers.Highway(config.highway_layers, name="highway")
+    contextual_encoder = layers.RecurrentEncoder(config.units, name="contextual_encoder")
+    attention_flow = layers.AttentionFlow(use_bias=True, name="attention_flow")
+    modelling_encoders = [
+        layers.RecurrentEncoder(config.units, name=f"modelling_encoder_{number}") for number in (1, 2)
+    ]
+    join = keras.layers.Concatenate(name="flow_and_modelled")
+    start_logits, end_logits = (layers.BorderLogits(name=name) for name in ("start", "end"))
+
+    # === Functional model ===
+    texts = text_inputs(config.max_word_characters)
+    encoded = {
+        text: contextual_encoder(highway(word_table(texts.words[text])), texts.masks[f"{text}_mask"]) for text in TEXTS
+    }
+    mask = texts.masks["passage_mask"]
+    flow = attention_flow(**encoded, **texts.masks)
+    modelled = modelling_encoders[0](flow, mask)
+    start = start_logits(join([flow, modelled]), passage_mask=mask)
+    end = end_logits(join([flow, modelling_encoders[1](modelled, mask)]), passage_mask=mask)
+    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="bidaf_porwal")

@@ -1,0 +1,40 @@
+"""What the configurations of all readers have in common."""
+
+import dataclasses
+
+from fabir_tf.configuration import Config, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderConfig(Config):
+    """The fields that data, reader and export look at, whatever the model.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    trainable_words: int = setting(50, "Rows of the trainable word table, UNK included", low=1, derived=True)
+    characters: int = setting(306, "Rows of the character table, UNK included", low=1, derived=True)
+    frozen_words: int = setting(400_000, "Rows of the frozen word table", low=0, derived=True)
+    word_dim: int = setting(100, "Length of a word vector", low=1)
+    max_word_characters: int = setting(20, "Characters of a word that are read; the rest is cut", low=1)
+    max_answer: int = setting(15, "Longest answer in tokens", low=1)
+
+    @property
+    def width(self) -> int:
+        """Features of a token inside the model, which scale the learning rate's warm-up schedule."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class CharacterReaderConfig(ReaderConfig):
+    """A reader whose words are vectors of their own, and of their characters, through highway layers.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    character_dim: int = setting(8, "Length of a character vector", low=1)
+    character_kernel: int = setting(5, "Characters seen at once by the character convolution", low=1)
+    character_filters: int = setting(100, "Length of a word's vector made from its characters; 0 for none", low=0)
+    highway_layers: int = setting(2, "Highway layers on each word's vector", low=0)

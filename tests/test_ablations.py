@@ -1,0 +1,130 @@
+"""The ablations of thesis table 6, and others: each is a small flag file, and each changes the model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from absl import flags
+from tiny import CONFIG
+
+import fabir_tf
+from fabir_tf.models import MODELS
+from fabir_tf.training_config import TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "configs").glob("*.flags"))
+OF_TRAINING = {"uniform_smoothing", "no_smoothing"}
+
+
+def settings_of(path, monkeypatch):
+    """Model name, model settings and training settings of a flag file."""
+    monkeypatch.chdir(ROOT)
+    values = flags.FlagValues()
+    flags.DEFINE_string("run_dir", None, "", flag_values=values)
+    flags.DEFINE_string("model", "fabir", "", flag_values=values)
+    TrainingConfig.define_flags(values)
+    for name in {name for family in MODELS.values() for name in family.config.__dataclass_fields__}:
+        field = next(f for f in (m.config.__dataclass_fields__.get(name) for m in MODELS.values()) if f)
+        kind = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
+        kind.get(field.type, flags.DEFINE_string)(name, None, "", flag_values=values)
+    values(["program", f"--flagfile={path}"])
+    model = MODELS[values.model].config.given_flags(values)
+    return values.model, values.run_dir, model, TrainingConfig.given_flags(values)
+
+
+def inputs_of(config, seed=0):
+    random = np.random.default_rng(seed)
+    inputs = {}
+    for text, length in (("passage", 12), ("question", 6)):
+        words = random.integers(1, config.trainable_words, (2, length))
+        characters = random.integers(1, config.characters, (2, length, config.max_word_characters))
+        inputs |= {f"{text}_words": words.astype("int32"), f"{text}_characters": characters.astype("int32")}
+    return inputs
+
+
+def logits_of(overrides):
+    """Of weights that depend on their shapes and places alone."""
+    model = fabir_tf.build_model(CONFIG, **({"num_layers": 3} | overrides))
+    for number, weight in enumerate(model.trainable_weights):
+        weight.assign(np.random.default_rng(number).normal(0, 0.3, weight.shape))
+    return np.stack([np.asarray(part) for part in model(inputs_of(CONFIG), training=False).values()]), model
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_flag_file_is_one_that_train_takes(path, monkeypatch):
+    name, run_dir, model, training = settings_of(path, monkeypatch)
+    config = MODELS[name].config(**model)
+    assert run_dir == f"runs/{path.stem}"
+    assert TrainingConfig(**training).epochs == {"bidaf": 12, "bidaf-porwal": 6}.get(name, 18)
+    # All but the base are told apart by the model or by the training.
+    if path.stem not in ("fabir", "bidaf", "bidaf-porwal"):
+        assert (config != MODELS["fabir"].config()) == (path.stem not in OF_TRAINING)
+        assert (TrainingConfig(**training).smoothing != "gaussian") == (path.stem in OF_TRAINING)
+
+
+def test_the_twelve_rows_of_the_table_and_the_rest_are_there():
+    rows = [path.stem for path in FILES if "Thesis table 6" in path.read_text()]
+    assert len(rows) == 12
+    assert len(FILES) == 18
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"character_filters": 0},
+        {"reduction": "matrix", "reduction_hidden_dim": 400},
+        {"interaction": "switching"},
+        {"start_layer": "penultimate"},
+        {"num_layers": 2},
+        {"num_heads": 1},
+        {"attention_kernel": "none"},
+        {"attention_depthwise": True},
+        {"cross_attention": "row"},
+        {"selector": "linear"},
+        {"selector_kernel": 1},
+        {"min_frequency": 1e-3},
+    ],
+    ids=str,
+)
+def test_each_knob_changes_the_logits(overrides):
+    published, _ = logits_of({})
+    found, _ = logits_of(overrides)
+    assert found.shape == published.shape
+    assert np.isfinite(found).all()
+    assert np.abs(found - published).max() > 1e-4
+
+
+def test_without_characters_none_is_read():
+    _, model = logits_of({"character_filters": 0})
+    assert "character_embedding" not in [layer.name for layer in model.layers]
+    assert model.get_layer("highway").weights[0].shape[0] == CONFIG.word_dim
+
+
+def test_the_matrix_takes_the_place_of_the_layer():
+    """d_input x d_model and a bias; thesis eq. 5.18."""
+    _, model = logits_of({"reduction": "matrix", "reduction_hidden_dim": 400})
+    names = [layer.name for layer in model.layers]
+    assert "reduction_layer" not in names and "decoupled_encoder" not in names
+    width = CONFIG.word_dim + CONFIG.character_filters
+    assert [weight.shape for weight in model.get_layer("reduction").weights] == [
+        (width, CONFIG.d_model),
+        (CONFIG.d_model,),
+    ]
+
+
+def test_in_switching_layers_every_second_question_attends():
+    """Thesis figure 14: the odd layers are the passage's."""
+    _, model = logits_of({"interaction": "switching"})
+    calls = [model.get_layer(f"processing_layer_{number}")._inbound_nodes[0].arguments.kwargs for number in (1, 2, 3)]
+    places = [[call[text]._keras_history.tensor_index for text in ("passage", "question")] for call in calls]
+    # The second layer's passage is the first one's question, and what it returns is turned back for the third.
+    assert places == [[0, 1], [1, 0], [1, 0]]
+
+
+def test_the_start_may_be_selected_from_the_penultimate_layer():
+    _, model = logits_of({"start_layer": "penultimate"})
+    assert not any(layer.name == "selector" for layer in model.layers)
+    for name, layer in (("start_selector", "processing_layer_2"), ("end_selector", "processing_layer_3")):
+        source = model.get_layer(name)._inbound_nodes[0].input_tensors[0]
+        assert source._keras_history.operation.name == layer
+        assert model.get_layer(name).get_config()["borders"] == 1
