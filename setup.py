@@ -32,10 +32,12 @@ setup(
         "tensorflow-datasets",
     ],
     extras_require={
-        # What the test command needs: the runner, the linter, the second backend of the layer tests, random text for
-        # the property tests, what executes the notebook with its pictures, and the messages of warm-up requests.
+        # What the test command needs: the runner, for two tests at a time, the linter, the second backend of the layer
+        # tests, random text for the property tests, what executes the notebook with its pictures, and the messages of
+        # warm-up requests.
         "test": [
             "pytest",
+            "pytest-xdist",
             "ruff",
             "hypothesis",
             "jax[cpu]",
@@ -61,6 +63,7 @@ setup(
             "fabir-evaluate = fabir_tf.commands.evaluate:run",
             "fabir-predict = fabir_tf.commands.predict:run",
             "fabir-export = fabir_tf.commands.export:run",
+            "fabir-compare = fabir_tf.commands.compare:run",
         ]
     },
 )

@@ -19,11 +19,11 @@ if __name__ == "fabir_tf" and (_root / "WORKSPACE.md").is_file() and str(_root) 
     __path__.append(str(_root))
 
 from fabir_tf import layers, schedule  # noqa: E402
-from fabir_tf.models import build_model  # noqa: E402
+from fabir_tf.models import build_model, list_models  # noqa: E402
 from fabir_tf.models.fabir import FabirConfig  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["FabirConfig", "Reader", "build_model", "layers", "schedule"]
+__all__ = ["FabirConfig", "Reader", "build_model", "layers", "list_models", "schedule"]
 
 
 def __getattr__(name: str):

@@ -101,7 +101,7 @@ class Config:
 
     def to_flags(self) -> list[str]:
         """The configuration as command-line flags; a flag file holds one a line."""
-        return [f"--{name}={_as_text(value)}" for name, value in self.to_dict().items()]
+        return [as_flag(name, value) for name, value in self.to_dict().items()]
 
     @classmethod
     def define_flags(cls, flag_values: flags.FlagValues, derived: bool = True, skip: Iterable[str] = ()) -> None:
@@ -115,7 +115,7 @@ class Config:
         for field in dataclasses.fields(cls):
             if field.name in skip or (field.metadata["derived"] and not derived):
                 continue
-            _define_flag(field, flag_values)
+            _define_flag(field, _help(field, _default_text(field)), flag_values)
 
     @classmethod
     def given_flags(cls, flag_values: flags.FlagValues) -> dict:
@@ -123,6 +123,28 @@ class Config:
         names = [field.name for field in dataclasses.fields(cls) if field.name in flag_values]
         # Not told by the value, because None is one: "none" in the command line.
         return {name: flag_values[name].value for name in names if not flag_values[name].using_default_value}
+
+
+def define_shared_flags(classes: Mapping[str, type[Config]], flag: str, flag_values: flags.FlagValues) -> None:
+    """Defines the flags of several configurations of which a further flag chooses one.
+
+    Args:
+        classes: the configurations, by the value of that flag; fields of one name are of one type.
+        flag: its name.
+        flag_values: where the flags are registered.
+    """
+    owners: dict[str, dict[str, dataclasses.Field]] = {}
+    for choice, cls in classes.items():
+        for field in dataclasses.fields(cls):
+            if not field.metadata["derived"]:
+                owners.setdefault(field.name, {})[choice] = field
+    for fields in owners.values():
+        first = next(iter(fields.values()))
+        default = _default_text(first)
+        differing = {name: field for name, field in fields.items() if field.default != first.default}
+        others = [f"{_default_text(field)} of {name}" for name, field in differing.items()]
+        of = "" if len(fields) == len(classes) else f" With --{flag}={', '.join(fields)}."
+        _define_flag(first, _help(first, "; ".join([default, *others]), of), flag_values)
 
 
 def _base_type(field: dataclasses.Field) -> type:
@@ -158,6 +180,11 @@ def _bounds(low, high) -> str:
     return f"at most {high}" if low is None else f"between {low} and {high}"
 
 
+def as_flag(name: str, value) -> str:
+    """A setting as it is typed."""
+    return f"--{name}={_as_text(value)}"
+
+
 def _as_text(value) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
@@ -176,11 +203,17 @@ class _NumberOrNone(flags.ArgumentParser):
         return self._parser.flag_type()
 
 
-def _define_flag(field: dataclasses.Field, flag_values: flags.FlagValues) -> None:
-    kind = _base_type(field)
-    default = _as_text(field.default)
+def _help(field: dataclasses.Field, default: str, owners: str = "") -> str:
     choices = f" One of {', '.join(field.metadata['choices'])}." if field.metadata["choices"] else ""
-    text = f"{field.metadata['help']}.{choices} Default: {default or 'empty'}."
+    return f"{field.metadata['help']}.{choices}{owners} Default: {default}."
+
+
+def _default_text(field: dataclasses.Field) -> str:
+    return _as_text(field.default) or "empty"
+
+
+def _define_flag(field: dataclasses.Field, text: str, flag_values: flags.FlagValues) -> None:
+    kind = _base_type(field)
     if field.default is None:
         parser = _NumberOrNone({int: flags.IntegerParser, float: flags.FloatParser}[kind]())
         flags.DEFINE(parser, field.name, None, text, flag_values=flag_values)

@@ -5,7 +5,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.models import model_name
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import expect_writable, write_text
 from fabir_tf.prepared_data import (
@@ -33,7 +34,7 @@ class PreparedRun:
     """
 
     run: RunDirectory
-    model_config: FabirConfig
+    model_config: ReaderConfig
     training: TrainingConfig
     data: PreparedData
     resuming: bool
@@ -41,7 +42,7 @@ class PreparedRun:
 
 def prepare_run(
     run: RunDirectory,
-    model_config: FabirConfig,
+    model_config: ReaderConfig,
     training: TrainingConfig,
     options: DataOptions,
     resume: bool,
@@ -92,7 +93,7 @@ def prepare_run(
     return PreparedRun(run, model_config, training, data, resuming)
 
 
-def _check_run(run: RunDirectory, model_config: FabirConfig, training: TrainingConfig, resume: bool) -> bool:
+def _check_run(run: RunDirectory, model_config: ReaderConfig, training: TrainingConfig, resume: bool) -> bool:
     """Whether there is a run to continue; refuses to mix two runs in one folder."""
     if not run.is_started:
         return False
@@ -101,15 +102,20 @@ def _check_run(run: RunDirectory, model_config: FabirConfig, training: TrainingC
             f"--run_dir={run.path} already holds a run: add --resume to continue it, or name another folder"
         )
     recorded = run.read_config()
-    asked = {"model": model_config.to_dict(), "training": training.to_dict()}
+    name, found = recorded["model"].get("name"), model_name(model_config)
+    if name != found:
+        raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={found}")
+    asked = {"model": model_config, "training": training}
     # The vocabulary decides its sizes, and training longer or shorter is what a resumed run may be for.
-    derived = {field.name for field in dataclasses.fields(FabirConfig) if field.metadata["derived"]}
-    free = derived | {"epochs", "patience"}
-    for part, values in asked.items():
-        for name, value in values.items():
-            if name not in free and recorded[part].get(name) != value:
+    derived = {field.name for field in dataclasses.fields(model_config) if field.metadata["derived"]}
+    free = derived | {"epochs", "patience", "max_minutes"}
+    for part, config in asked.items():
+        # A run of an earlier version has none of the settings that came later, which began as what there was.
+        began = type(config)().to_dict() | recorded[part]
+        for name, value in config.to_dict().items():
+            if name not in free and began[name] != value:
                 raise UserError(
-                    f"--run_dir={run.path} holds a run with {name}={recorded[part].get(name)!r}, "
+                    f"--run_dir={run.path} holds a run with {name}={began[name]!r}, "
                     f"found {name}={value!r}: resume with the run's own configuration, or name another folder"
                 )
     # A run killed before its first checkpoint has at most the score from before training, and begins anew.

@@ -20,7 +20,7 @@ import numpy as np
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.examples import training_examples
-from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.alignment import measure_coverage
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, load_texts, save_texts, tokenise
 from fabir_tf.pipelines.errors import UserError
@@ -74,7 +74,7 @@ class PreparedData:
 
 
 def prepare_data(
-    model_config: FabirConfig,
+    model_config: ReaderConfig,
     training: TrainingConfig,
     options: DataOptions,
     log: Callable[[str], None],
@@ -120,7 +120,7 @@ def prepare_data(
     )
 
 
-def save_data(data: PreparedData, folder: Path, model_config: FabirConfig, training: TrainingConfig) -> None:
+def save_data(data: PreparedData, folder: Path, model_config: ReaderConfig, training: TrainingConfig) -> None:
     """Writes prepared data into a folder.
 
     Args:
@@ -179,7 +179,7 @@ def prepared_settings(folder: Path) -> dict:
     return _read_config(folder)["settings"]
 
 
-def load_data(folder: Path, model_config: FabirConfig) -> PreparedData:
+def load_data(folder: Path, model_config: ReaderConfig) -> PreparedData:
     """Opens prepared data; the arrays that are trained on are mapped from disk.
 
     Args:
@@ -225,7 +225,7 @@ def _read_config(folder: Path) -> dict:
         raise UserError(f"{path}: found other settings than expected, those of prepared data: prepare it anew")
     for name, value in parts[0].items():
         try:
-            (TrainingConfig if name in DATA_SETTINGS else FabirConfig).check(name, value)
+            (TrainingConfig if name in DATA_SETTINGS else ReaderConfig).check(name, value)
         except ConfigError as error:
             raise UserError(f"{path}: {error}") from error
     return config
@@ -272,7 +272,7 @@ def _fingerprint(data: SquadData) -> str:
 
 
 def _make_vocabulary(
-    model_config: FabirConfig, training: TrainingConfig, tokenised: TokenisedData, eval_tokenised: TokenisedData
+    model_config: ReaderConfig, training: TrainingConfig, tokenised: TokenisedData, eval_tokenised: TokenisedData
 ) -> tuple[WordVectors, Vocabulary]:
     needed = {word.lower() for part in (tokenised, eval_tokenised) for word in part.texts.types}
     vectors = load_vectors(training.vectors, needed, training.max_vectors)
@@ -281,7 +281,7 @@ def _make_vocabulary(
     return vectors, build_vocabulary(counts, vectors.words, training.min_word_count, training.min_character_count)
 
 
-def _load_vocabulary(folder: Path, model_config: FabirConfig) -> tuple[WordVectors, Vocabulary]:
+def _load_vocabulary(folder: Path, model_config: ReaderConfig) -> tuple[WordVectors, Vocabulary]:
     vectors = load_saved_vectors(folder)
     expect_dimension(vectors, model_config.word_dim)
     return vectors, Vocabulary.load(folder, vectors.words)

@@ -11,7 +11,7 @@ from fabir_tf.backends import backend
 from fabir_tf.checkpoint import load_checkpoint
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.models import build_model
-from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.rows import Rows, encode_rows
@@ -79,7 +79,7 @@ class Reader:
         'Anna Keld'
     """
 
-    def __init__(self, model: keras.Model, vocabulary: Vocabulary, config: FabirConfig, max_passage: int = 512):
+    def __init__(self, model: keras.Model, vocabulary: Vocabulary, config: ReaderConfig, max_passage: int = 512):
         if not 1 <= max_passage <= LONGEST_PASSAGE:
             raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
         self.model = model
@@ -218,7 +218,7 @@ class Reader:
         return Rows(*(part[rows.lengths > 0] for part in (rows.questions, rows.offsets, rows.lengths)))
 
 
-def _expect_sizes(run: RunDirectory, config: FabirConfig, vectors: WordVectors, vocabulary: Vocabulary) -> None:
+def _expect_sizes(run: RunDirectory, config: ReaderConfig, vectors: WordVectors, vocabulary: Vocabulary) -> None:
     """Refuses files of two runs: an id beyond the model's tables would be looked up as anything."""
     sizes = {
         "trainable_words": vocabulary.trainable_rows,

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 from fabir_tf.configuration import Config, ConfigError
-from fabir_tf.models import MODELS
+from fabir_tf.models import MODELS, model_name
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
-
-_MODEL_NAMES = {config_class.__name__.removesuffix("Config").lower(): config_class for config_class in MODELS}
 
 
 class RunDirectory:
@@ -36,7 +35,7 @@ class RunDirectory:
         """Whether a run was begun here."""
         return self.config.exists()
 
-    def write_config(self, model: Config, training: Config, data: dict) -> None:
+    def write_config(self, model: ReaderConfig, training: Config, data: dict) -> None:
         """Records what the run is made of.
 
         Args:
@@ -45,7 +44,7 @@ class RunDirectory:
             data: fingerprints of the data, to know it again on resumption.
         """
         content = {
-            "model": {"name": type(model).__name__.removesuffix("Config").lower()} | model.to_dict(),
+            "model": {"name": model_name(model)} | model.to_dict(),
             "training": training.to_dict(),
             "data": data,
         }
@@ -65,7 +64,7 @@ class RunDirectory:
                 raise UserError(f"{self.config}: found no object {part!r}, expected the configuration of a run")
         return content
 
-    def read_model_config(self) -> Config:
+    def read_model_config(self) -> ReaderConfig:
         """The configuration of the run's model.
 
         Raises:
@@ -73,9 +72,9 @@ class RunDirectory:
         """
         values = dict(self.read_config()["model"])
         name = values.pop("name", None)
-        if not isinstance(name, str) or name not in _MODEL_NAMES:
-            raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(_MODEL_NAMES)}")
+        if not isinstance(name, str) or name not in MODELS:
+            raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(MODELS)}")
         try:
-            return _MODEL_NAMES[name].from_dict(values)
+            return MODELS[name].config.from_dict(values)
         except ConfigError as error:
             raise UserError(f"{self.config}: {error}") from error

@@ -18,6 +18,7 @@ from fabir_tf.checkpoint import load_checkpoint, save_checkpoint
 from fabir_tf.evaluation import predictions_of, score
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import naming, write_text
@@ -41,7 +42,7 @@ def _say(line: str) -> None:
 
 def train(
     run_dir: str,
-    model_config: FabirConfig | None = None,
+    model_config: ReaderConfig | None = None,
     training: TrainingConfig | None = None,
     options: DataOptions | None = None,
     resume: bool = False,
@@ -51,7 +52,7 @@ def train(
 
     Args:
         run_dir: where everything is written; `fabir_tf.Reader.load` reads it.
-        model_config: the model; its vocabulary sizes are filled in from the data.
+        model_config: the model, FABIR when None; its vocabulary sizes are filled in from the data.
         training: data and hyper-parameters.
         options: where data is found on this machine.
         resume: continue the run in `run_dir`, exactly, if there is one.
@@ -80,7 +81,7 @@ def train(
     return _Session(prepared, trainer, log).run_epochs()
 
 
-def compiled_model(config: FabirConfig, training: TrainingConfig, vectors: WordVectors) -> PassageSharing:
+def compiled_model(config: ReaderConfig, training: TrainingConfig, vectors: WordVectors) -> PassageSharing:
     """A model with first weights, its loss and optimizer.
 
     Args:
@@ -98,7 +99,7 @@ def compiled_model(config: FabirConfig, training: TrainingConfig, vectors: WordV
         model = build_model(config)
     set_frozen_table(model, vectors.table)
     optimizer = keras.optimizers.Adam(
-        WarmupSchedule(config.d_model, training.learning_rate_factor, training.warmup_steps),
+        training.learning_rate or WarmupSchedule(config.width, training.learning_rate_factor, training.warmup_steps),
         training.adam_beta_1,
         training.adam_beta_2,
         training.adam_epsilon,
@@ -210,11 +211,17 @@ class _Session:
         )
 
     def is_over(self) -> bool:
-        """Whether all epochs are done, or no better score came for too long."""
-        if self.state["epoch"] >= self.training.epochs:
+        """Whether all epochs are done, the time is up, or no better score came for too long."""
+        if self.state["epoch"] >= self.training.epochs or self.is_out_of_time():
             return True
         patience = self.training.patience
         return patience is not None and self.state["epoch"] - self.state["best_epoch"] >= patience
+
+    def is_out_of_time(self) -> bool:
+        """Whether training, of all the processes that worked on it, took as long as it may."""
+        minutes = self.training.max_minutes
+        seconds = self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"])
+        return minutes is not None and seconds >= 60 * minutes
 
     def finish_epoch(self, loss: float | None) -> dict[str, float]:
         """Scores the model, and keeps it if it is the best."""
@@ -309,6 +316,10 @@ class _Progress(keras.callbacks.Callback):
         state["seconds"] += now - self._time
         self._time = now
         if state["step"] == self.session.steps_per_epoch:
+            return
+        if self.session.is_out_of_time():
+            # Ends the epoch here; it is scored as any other.
+            self.model.stop_training = True
             return
         if state["step"] % self.session.training.checkpoint_steps == 0:
             backend.sync(self.model)

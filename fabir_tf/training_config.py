@@ -44,6 +44,7 @@ class TrainingConfig(Config):
         choices=BATCHINGS,
     )
     length_groups: int = setting(30, "Groups of like passage length from which batches are drawn", low=1)
+    learning_rate: float | None = setting(None, "Constant learning rate, in place of the warm-up schedule", low=1e-9)
     learning_rate_factor: float = setting(0.5, "Factor of the learning rate schedule", low=0.0)
     warmup_steps: int = setting(4000, "Steps in which the learning rate rises", low=1)
     adam_beta_1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0.0, high=0.99999)
@@ -57,6 +58,9 @@ class TrainingConfig(Config):
     smoothing_amount: float = setting(0.1, "Probability moved off the true border", low=0.0, high=0.99)
     smoothing_deviation: float = setting(1.0, "Standard deviation of the Gaussian smoothing, in tokens", low=1e-3)
     patience: int | None = setting(None, "Stop after so many epochs without a better F1", low=1)
+    max_minutes: float | None = setting(
+        None, "Stop after so many minutes of training, in the middle of an epoch if need be", low=1e-3
+    )
     checkpoint_steps: int = setting(200, "Steps between checkpoints; one is also written after each epoch", low=1)
     seed: int = setting(1, "Seed of weights, dropout and the order of the data", low=0, high=2**31 - 1)
     deterministic: bool = setting(True, "Repeat exactly from one seed, also where that is slower (on a GPU)")

@@ -17,7 +17,7 @@ import threading
 import traceback
 from pathlib import Path
 
-COMMANDS = ("prepare", "train", "evaluate", "predict", "export")
+COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,21 +6,17 @@ from typing import Any
 
 import pytest
 from command_line import CommandLines
-from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, EXPORTED_WINDOW, make_reader, squad_data, write_squad
-
-# A FABIR that trains in seconds.
-SMALL_MODEL = (
-    "--word_dim=20",
-    "--character_filters=20",
-    "--d_model=20",
-    "--num_heads=2",
-    "--reduction_hidden_dim=20",
-    "--hidden_dim=20",
-    "--num_layers=1",
-    "--vectors=none",
+from tiny import (
+    ARTICLES,
+    DEV_ARTICLES,
+    EXPORTED_N_BEST,
+    EXPORTED_WINDOW,
+    SMALL_DATA,
+    SMALL_MODEL,
+    make_reader,
+    squad_data,
+    write_squad,
 )
-# Low thresholds, or so little text would have no vocabulary.
-SMALL_DATA = ("--min_word_count=1", "--min_character_count=1", "--batch_size=5", "--length_groups=2", "--cache_dir=")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -442,7 +442,7 @@ TABLE, LIST, NOTE = (f"vocabulary/{name}" for name in ("vectors.npy", "vectors_w
         (CONFIG, lambda path: b"\xff\xfe", ["not UTF-8"]),
         (CONFIG, lambda path: b"[]", ["no object 'model'"]),
         (CONFIG, lambda path: b'{"model": 3}', ["no object 'model'"]),
-        (CONFIG, _changed('"fabir"', '"bidaf"'), ["unknown model 'bidaf'", "fabir"]),
+        (CONFIG, _changed('"fabir"', '"bert"'), ["unknown model 'bert'", "fabir"]),
         (CONFIG, _changed('"fabir"', "[]"), ["unknown model []", "fabir"]),
         (CONFIG, _changed('"d_model"', '"dmodel"'), ["no field 'dmodel'", "d_model"]),
         (CONFIG, _changed('"d_model": 20', '"d_model": "20"'), ["d_model must be of type int"]),

@@ -50,6 +50,11 @@ def fabir_configs(draw):
     values["attention_kernel"] = f"{height}x{width}"
     if draw(st.booleans()):
         values |= {"attention_kernel": "none", "attention_depthwise": False}
+    if values["reduction"] == "matrix":
+        values |= {"reduction_hidden_dim": 400, "dropout_amplification": 2.0}
+    if values["selector"] == "linear":
+        values |= {"selector_filters": 32, "selector_kernel": 9}
+    values["num_layers"] = max(values["num_layers"], 2)
     return FabirConfig(**values)
 
 

@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, squad_data
 
 from fabir_tf.export import export_reader, saved_model, warm_up
+from fabir_tf.inspection import look_inside
 from fabir_tf.pipelines import tokenizer_parity
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.tokenizer import Tokens, tokenize
@@ -134,13 +135,17 @@ def test_offsets_count_code_points_and_bytes(serve):
 
 
 def test_the_temperature_is_in_the_probabilities(reader, folder, serve, tmp_path):
-    """At temperature 1 the probability is the Reader's own; a lower one makes the best span more probable."""
+    """At temperature 1 the probability is the Reader's own; at 0.7 each border's is p^(1 / 0.7), made to sum to 1."""
     plain = tf.saved_model.load(str(export_reader(reader, tmp_path, n_best=1))).signatures["serving_default"]
-    question, passage = (tf.constant([text]) for text in PAIRS[0])
+    pair = "Who came?", "Ada came on Monday, and Karl on the day after."
+    question, passage = (tf.constant([text]) for text in pair)
     probability = float(plain(question=question, passage=passage)["probability"][0])
-    (answer,) = reader.answer_batch([PAIRS[0][0]], [PAIRS[0][1]])
-    np.testing.assert_allclose(probability, answer.probability, rtol=1e-4)
-    assert float(serve(PAIRS[:1])["probability"][0]) > probability
+    np.testing.assert_allclose(probability, reader.answer(*pair).probability, rtol=1e-4)
+    seen = look_inside(reader, *pair)
+    start, end = (border.astype("float64") ** (1 / 0.7) for border in (seen.start, seen.end))
+    spans = np.outer(start / start.sum(), end / end.sum())
+    allowed = np.tril(np.triu(spans), reader.config.max_answer - 1)
+    np.testing.assert_allclose(float(serve([pair])["probability"][0]), allowed.max(), rtol=1e-4)
 
 
 def test_one_passage_for_many_questions(serve, signatures):

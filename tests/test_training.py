@@ -469,6 +469,29 @@ def test_adam_is_the_papers_by_default():
     assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}
 
 
+def test_the_learning_rate_may_be_constant():
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(learning_rate=0.002), NO_VECTORS).optimizer
+    assert float(optimizer.learning_rate) == pytest.approx(0.002)
+    optimizer.iterations.assign(5000)
+    assert float(optimizer.learning_rate) == pytest.approx(0.002)
+
+
+def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path):
+    """After the first step of six; the epoch is scored as far as it went, and more time is for further epochs.
+
+    In between the run becomes one of a version with fewer settings.
+    """
+    run = tmp_path / "run"
+    short = train_tiny(run, files.data | {"max_minutes": 1e-3})
+    assert [(row["epoch"], row["step"]) for row in short["epochs"]] == [(0, 0), (1, 1)]
+    config = json.loads((run / "config.json").read_text())
+    del config["training"]["learning_rate"], config["model"]["interaction"]
+    (run / "config.json").write_text(json.dumps(config))
+    longer = train_tiny(run, files.data | {"max_minutes": 60.0}, resume=True)
+    assert [(row["epoch"], row["step"]) for row in longer["epochs"]] == [(0, 0), (1, 1), (2, 7), (3, 13)]
+    assert np.isfinite(longer["epochs"][1]["loss"])
+
+
 def test_a_decay_of_zero_averages_nothing():
     optimizer = training.compiled_model(CONFIG, TrainingConfig(ema_decay=0.0), NO_VECTORS).optimizer
     assert optimizer.ema_momentum == 0.0

@@ -64,6 +64,20 @@ DEV_ARTICLES = (
     ),
 )
 
+# A FABIR that trains in seconds.
+SMALL_MODEL = (
+    "--word_dim=20",
+    "--character_filters=20",
+    "--d_model=20",
+    "--num_heads=2",
+    "--reduction_hidden_dim=20",
+    "--hidden_dim=20",
+    "--num_layers=1",
+    "--vectors=none",
+)
+# Low thresholds, or so little text would have no vocabulary.
+SMALL_DATA = ("--min_word_count=1", "--min_character_count=1", "--batch_size=5", "--length_groups=2", "--cache_dir=")
+
 # Of the reader that is exported: some of the passages are read whole and others in windows.
 EXPORTED_WINDOW = 24
 EXPORTED_N_BEST = 3

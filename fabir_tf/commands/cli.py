@@ -9,14 +9,17 @@ from pathlib import Path
 
 from absl import app, flags
 
-from fabir_tf.configuration import Config, ConfigError
-from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.configuration import Config, ConfigError, define_shared_flags
+from fabir_tf.models import MODELS, list_models
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, naming
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.pipelines.windows import LONGEST_PASSAGE
 from fabir_tf.prepared_data import prepared_settings
 from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
+
+DEFAULT_MODEL = "fabir"
 
 
 def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
@@ -154,7 +157,9 @@ def define_setting_flags() -> None:
     flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
     define_data_flags()
     TrainingConfig.define_flags(flags.FLAGS)
-    FabirConfig.define_flags(flags.FLAGS, derived=False)
+    about = "; ".join(f"{name}: {phrase}" for name, phrase in list_models().items())
+    flags.DEFINE_enum("model", None, list(MODELS), f"The reader. {about}. Default: {DEFAULT_MODEL}.")
+    define_shared_flags({name: family.config for name, family in MODELS.items()}, "model", flags.FLAGS)
 
 
 def data_options(values: flags.FlagValues, prepared: str | None = None) -> DataOptions:
@@ -163,7 +168,7 @@ def data_options(values: flags.FlagValues, prepared: str | None = None) -> DataO
     return DataOptions(*(place or None for place in places))
 
 
-def configurations(values: flags.FlagValues, prepared: str | None = None) -> tuple[FabirConfig, TrainingConfig]:
+def configurations(values: flags.FlagValues, prepared: str | None = None) -> tuple[ReaderConfig, TrainingConfig]:
     """The configurations of the defaults, --config and the flags; the later one wins.
 
     Args:
@@ -171,40 +176,51 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         prepared: a folder of prepared data, if it takes the place of the data.
 
     Raises:
-        UserError: a setting is unknown or does not fit, or is not the one that the data was prepared with.
+        UserError: a setting is unknown or does not fit, is one of another model, or is not the one that the data was
+            prepared with.
     """
-    model, training = read_config_file(values.config, FabirConfig, TrainingConfig) if values.config else ({}, {})
-    model |= FabirConfig.given_flags(values)
+    given = _settings_in(values.config) if values.config else {}
+    named = given.pop("model", DEFAULT_MODEL)
+    if not isinstance(named, str) or named not in MODELS:
+        raise UserError(f"{values.config}: unknown model {shown(named)}, expected one of {', '.join(MODELS)}")
+    name = values.model or named
+    chosen = MODELS[name].config
+    model, training = _split_settings(values.config, given, chosen, TrainingConfig)
+    model |= _flags_of(name, values)
     training |= TrainingConfig.given_flags(values)
     if prepared:
-        for name, value in prepared_settings(Path(prepared).expanduser()).items():
-            found = (model | training).get(name, value)
+        for field, value in prepared_settings(Path(prepared).expanduser()).items():
+            found = (model | training).get(field, value)
             if found != value:
-                raise UserError(f"--prepared={prepared}: prepared with {name}={value!r}, found {name}={found!r}")
-    return FabirConfig.from_dict(model), TrainingConfig.from_dict(training)
+                raise UserError(f"--prepared={prepared}: prepared with {field}={value!r}, found {field}={found!r}")
+    return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
 
-def read_config_file(path: str, *classes: type[Config]) -> list[dict]:
-    """Fields of several configurations from one JSON file.
+def _flags_of(name: str, values: flags.FlagValues) -> dict:
+    """The fields of a model whose flags a person gave; flags of other models would be of no effect."""
+    chosen = MODELS[name].config
+    for family in MODELS.values():
+        for field, value in family.config.given_flags(values).items():
+            if field not in chosen.__dataclass_fields__:
+                raise UserError(f"--{field}={value}: --model={name} has no such setting")
+    return chosen.given_flags(values)
 
-    Args:
-        path: a JSON object of fields, flat, or nested under "model" and "training" as a run's config.json.
-        classes: the configurations.
 
-    Returns:
-        For each class its fields.
-
-    Raises:
-        UserError: the file is missing or malformed, or a field belongs to none of the classes.
-    """
+def _settings_in(path: str) -> dict:
+    """The settings of a JSON file: flat, or nested under "model" and "training" as a run's config.json."""
     content = read_json(Path(path))
     if not isinstance(content, dict):
         raise UserError(f"{path}: found {shown(content)}, expected a JSON object of settings")
     values = {}
     for name, value in content.items():
         values |= value if name in ("model", "training") and isinstance(value, dict) else {name: value}
-    for extra in ("name", "data"):
-        values.pop(extra, None)
+    values.pop("data", None)
+    return values | ({"model": values.pop("name")} if "name" in values else {})
+
+
+def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dict]:
+    """For each configuration its fields, checked."""
+    values = dict(values)
     parts = [{name: values.pop(name) for name in list(values) if name in cls.__dataclass_fields__} for cls in classes]
     if values:
         raise UserError(f"{path}: unknown setting {next(iter(values))!r}; fabir-train --help lists them all")

@@ -1,0 +1,82 @@
+"""Trains a set of configurations on the same data with the same seeds, and writes one table of them.
+
+    fabir-compare --configs=configs/fabir.flags,configs/bidaf.flags --seeds=1,2,3 --output=comparison \\
+        --dataset=train.json --eval_dataset=dev.json --epochs=3
+
+Every setting of fabir-train that is given holds for all runs, whatever their own flag files say. An interrupted
+comparison goes on where it was when it is typed again; more configurations and more seeds may be added.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.comparison import DATA_FLAGS, Plan, compare
+from fabir_tf.configuration import as_flag
+from fabir_tf.models import MODELS
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import expect_writable
+from fabir_tf.pipelines.sources import names_file
+from fabir_tf.training_config import TrainingConfig
+
+
+def define_flags() -> None:
+    """Flags of the command, those of fabir-train among them."""
+    flags.DEFINE_list("configs", [], "Flag files of fabir-train, comma-separated: a row of the table each.")
+    flags.DEFINE_list("seeds", ["1"], "Each configuration is trained once with each of these.")
+    flags.DEFINE_string("output", None, "Folder for the runs and the table.")
+    cli.define_setting_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads the flags and compares."""
+    if not values.output:
+        raise UserError("--output is missing: name the folder for the runs and the table")
+    folder = Path(values.output).expanduser()
+    compare(_plan(values, folder), lambda line: print(line, flush=True))
+
+
+def _plan(values: flags.FlagValues, folder: Path) -> Plan:
+    configs = tuple(Path(name).expanduser() for name in values.configs)
+    if not configs:
+        raise UserError("--configs is missing: name the flag files to compare")
+    for path in configs:
+        if not path.is_file():
+            raise UserError(f"--configs: {path}: no such file, expected a flag file of fabir-train")
+    if len({path.stem for path in configs}) < len(configs):
+        raise UserError("--configs: two of the files have the same name, by which the table tells them apart")
+    for name in ("seed", "model"):
+        if values[name].present:
+            raise UserError(f"--{name} is for fabir-train, found it here: it is --seeds and the flag files that decide")
+    dataset = values.eval_dataset or values.dataset
+    if not dataset or (names_file(dataset) and not values.eval_dataset):
+        raise UserError("--dataset and --eval_dataset are missing: name the data that all are trained and scored on")
+    plan = Plan(configs, _seeds(values.seeds), _shared_flags(values), dataset, folder)
+    expect_writable(folder / "plan.json")
+    return plan
+
+
+def _seeds(texts: list[str]) -> tuple[int, ...]:
+    if not texts or not all(text.isdecimal() for text in texts) or len(set(texts)) < len(texts):
+        raise UserError(f"--seeds={','.join(texts)}: expected different whole numbers, such as 1,2,3")
+    return tuple(int(text) for text in texts)
+
+
+def _shared_flags(values: flags.FlagValues) -> tuple[str, ...]:
+    """The settings that were given, for every run."""
+    classes = [TrainingConfig, *(family.config for family in MODELS.values())]
+    given = {name: values[name].value for name in ("config", *DATA_FLAGS) if values[name].present}
+    for cls in classes:
+        given |= cls.given_flags(values)
+    return tuple(as_flag(name, value) for name, value in sorted(given.items()))
+
+
+def run() -> None:
+    """Entry point of `fabir-compare`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

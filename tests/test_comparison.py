@@ -1,0 +1,90 @@
+"""fabir-compare: a table of runs, which goes on where it was."""
+
+import csv
+import json
+
+import pytest
+from test_bad_input import told
+from test_readers import SMALL
+from tiny import SMALL_DATA
+
+from fabir_tf.comparison import COLUMNS, as_markdown
+from fabir_tf.pipelines.squad import read_squad
+
+
+@pytest.fixture
+def configs(tmp_path):
+    fabir, bidaf = tmp_path / "small_fabir.flags", tmp_path / "small_bidaf.flags"
+    fabir.write_text('# Thesis table 6, "FABIR": F1 75.6, EM 65.1.\n' + "\n".join(SMALL["fabir"]))
+    bidaf.write_text("\n".join(SMALL["bidaf"]))
+    return fabir, bidaf
+
+
+def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, configs):
+    fabir, bidaf = configs
+    flags = (
+        f"--output={tmp_path / 'out'}",
+        f"--dataset={tiny_run.train}",
+        f"--eval_dataset={tiny_run.dev}",
+        "--epochs=2",
+        *SMALL_DATA,
+    )
+    first = commands("compare", f"--configs={fabir}", *flags)
+    assert first.status == 0, first
+    run = tmp_path / "out" / "small_fabir" / "seed_1"
+    written = (run / "checkpoints" / "last.npz").stat().st_mtime_ns
+    second = commands("compare", f"--configs={fabir},{bidaf}", *flags)
+    assert second.status == 0, second
+    # What was done is not done again.
+    assert (run / "checkpoints" / "last.npz").stat().st_mtime_ns == written
+    assert "resuming" not in second.stdout
+    with (tmp_path / "out" / "comparison.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["configuration"] for row in rows] == ["small_fabir", "small_bidaf"]
+    report = json.loads((run / "report.json").read_text())
+    history = list(csv.DictReader((run / "history.csv").open(newline="")))
+    seconds = sum(float(row["seconds"]) for row in history)
+    questions = len(read_squad(tiny_run.train).questions)
+    assert float(rows[0]["f1"]) == report["f1"]
+    assert float(rows[0]["inference"]) == report["questions_per_second"]
+    assert float(rows[0]["training"]) == pytest.approx(2 * questions / seconds, rel=0.01)
+    assert (rows[0]["epochs"], rows[0]["published_f1"], rows[1]["published_f1"]) == ("2", "75.6", "")
+    assert rows[0]["parameters"] in first.stdout.replace(",", "")
+    assert (tmp_path / "out" / "comparison.md").read_text().strip() in second.stdout
+    told(commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"])
+
+
+def test_the_spread_over_seeds_is_told():
+    row = dict.fromkeys(COLUMNS, 1.0) | {"configuration": "a", "seeds": 2, "exact_match": 50.0, "f1": 60.126}
+    row |= {"exact_match_spread": 0.5, "f1_spread": 1.25, "published_f1": 75.6, "published_exact_match": 65.1}
+    assert as_markdown([row]).splitlines()[-1].endswith("| 50.00 ± 0.50 | 60.13 ± 1.25 | 65.1, 75.6 |")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("--configs=a.flags", ["--output is missing"]),
+        ("--output=new", ["--configs is missing"]),
+        ("--output=new --configs=absent.flags", ["absent.flags", "no such file"]),
+        ("--output=new --configs={fabir},{fabir}", ["same name"]),
+        ("--output=new --configs={fabir} --seed=3 --dataset=sample", ["--seed is for fabir-train"]),
+        ("--output=new --configs={fabir} --model=bidaf --dataset=sample", ["--model is for fabir-train"]),
+        ("--output=new --configs={fabir}", ["--dataset and --eval_dataset are missing"]),
+        ("--output=new --configs={fabir} --dataset=a.json", ["--dataset and --eval_dataset are missing"]),
+        ("--output=new --configs={fabir} --dataset=sample --seeds=1,1", ["--seeds=1,1", "different whole numbers"]),
+        ("--output=new --configs={fabir} --dataset=sample --seeds=a", ["--seeds=a", "different whole numbers"]),
+    ],
+)
+def test_mistakes(commands, configs, arguments, parts):
+    told(commands, "compare", arguments.format(fabir=configs[0]), parts)
+    assert not (commands.folder / "new").exists()
+
+
+def test_a_run_that_fails_is_named(commands, tmp_path):
+    config = tmp_path / "wrong.flags"
+    config.write_text("--num_heads=0\n")
+    result = commands("compare", f"--configs={config}", f"--output={tmp_path / 'out'}", "--dataset=sample")
+    assert result.status == 2
+    assert "num_heads must be between 1 and" in result.stderr
+    assert result.stderr.splitlines()[-1] == f"error: {config}: fabir-train ended with status 2, as told above"

@@ -1,0 +1,254 @@
+"""What holds for every reader of `fabir_tf.list_models()`, by its name in code and in the commands."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_bad_input import told
+from tiny import SMALL_DATA, SMALL_MODEL
+
+import fabir_tf
+from fabir_tf.backends.tensorflow import as_graph
+from fabir_tf.configuration import ConfigError
+from fabir_tf.models import MODELS
+from fabir_tf.passage_sharing import PassageSharing
+
+# Flags that make a reader small.
+SMALL = {
+    "fabir": SMALL_MODEL,
+    "bidaf": ("--model=bidaf", "--word_dim=20", "--character_filters=20", "--units=6", "--vectors=none"),
+    "bidaf-porwal": ("--model=bidaf-porwal", "--word_dim=20", "--units=6", "--vectors=none"),
+}
+NAMES = sorted(MODELS)
+QUESTION, PASSAGE = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
+
+
+def small_model(name):
+    """The reader with random weights; Keras' first ones are all alike in places."""
+    pairs = [flag.removeprefix("--").split("=") for flag in SMALL[name]]
+    values = {field: int(value) for field, value in pairs if field not in ("model", "vectors")}
+    model = fabir_tf.build_model(name, frozen_words=30, characters=20, **values)
+    random = np.random.default_rng(3)
+    for weight in model.trainable_weights:
+        weight.assign(random.normal(0, 0.4, weight.shape))
+    return model
+
+
+def make_inputs(passages=(17, 9, 1), questions=(4, 7, 1)):
+    random = np.random.default_rng(0)
+    inputs = {}
+    for text, lengths in (("passage", passages), ("question", questions)):
+        is_token = np.arange(max(lengths)) < np.array(lengths)[:, None]
+        words = random.integers(1, 80, is_token.shape) * is_token
+        characters = random.integers(0, 20, (*is_token.shape, 20)) * is_token[..., None]
+        inputs |= {f"{text}_words": words.astype("int32"), f"{text}_characters": characters.astype("int32")}
+    return inputs
+
+
+def row_of(inputs, row, extra=0):
+    """One example alone, its padding cut off, `extra` tokens of padding behind it."""
+    alone = {}
+    for text in ("passage", "question"):
+        length = int((inputs[f"{text}_words"][row] > 0).sum())
+        for kind in ("words", "characters"):
+            values = inputs[f"{text}_{kind}"][row : row + 1, :length]
+            alone[f"{text}_{kind}"] = np.pad(values, [(0, 0), (0, extra)] + [(0, 0)] * (values.ndim - 2))
+    return alone
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neither_padding_nor_neighbours_change_a_logit(name):
+    model, inputs = small_model(name), make_inputs()
+    together = model(inputs, training=False)
+    for row in range(3):
+        for extra in (0, 13):
+            alone = model(row_of(inputs, row, extra), training=False)
+            length = int((inputs["passage_words"][row] > 0).sum())
+            for output, logits in alone.items():
+                np.testing.assert_allclose(together[output][row, :length], logits[0, :length], rtol=1e-5, atol=1e-5)
+                assert (np.asarray(logits)[0, length:] == np.float32(-1e9)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_words_in_both_texts_counts(name):
+    """No input is left unread where the model has a use for it."""
+    model, inputs = small_model(name), make_inputs((9,), (7,))
+    before = model(inputs, training=False)
+    for text in ("passage", "question"):
+        turned = inputs | {f"{text}_words": np.roll(inputs[f"{text}_words"], 1, axis=1)}
+        after = model(turned, training=False)
+        assert all(np.abs(before[output] - after[output]).max() > 1e-3 for output in before), text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_passages_are_shared_by_their_questions(name):
+    model, inputs = small_model(name), make_inputs()
+    rows = np.array([1, 0, 0], np.int32)
+    expected = model({k: v[rows] if k.startswith("passage") else v for k, v in inputs.items()}, training=False)
+    sharing = PassageSharing(model)
+    graph = as_graph(sharing)
+    shared = {key: tf.constant(value) for key, value in (inputs | {"asked_passages": rows}).items()}
+    for run in (sharing, graph):
+        for output, logits in run(shared).items():
+            np.testing.assert_allclose(logits, expected[output], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_logits_are_float32_and_finite_under_every_policy(name, policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = small_model(name)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    for logits in model(make_inputs(), training=False).values():
+        assert logits.dtype == "float32"
+        assert np.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_saved_and_loaded(name, tmp_path):
+    model, inputs = small_model(name), make_inputs()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    for output, logits in model(inputs, training=False).items():
+        np.testing.assert_allclose(loaded(inputs, training=False)[output], logits, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_trained_resumed_evaluated_and_exported(commands, tiny_run, tmp_path, name):
+    """The same answer from the run and from its SavedModel, through the commands alone."""
+    run = tmp_path / "run"
+    flags = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL[name], *SMALL_DATA)
+    for more in ("--epochs=1", "--epochs=2 --resume"):
+        result = commands("train", f"--run_dir={run}", *flags, *more.split())
+        assert result.status == 0, result
+    history = (run / "history.csv").read_text().splitlines()
+    assert len(history) == 4
+    assert all(np.isfinite(float(line.split(",")[2])) for line in history[2:])
+    assert json.loads((run / "config.json").read_text())["model"]["name"] == name
+    scores = commands("evaluate", f"--run_dir={run}", f"--dataset={tiny_run.dev}")
+    assert scores.status == 0 and json.loads(scores.stdout)["total"] > 0, scores
+    asked = commands("predict", f"--run_dir={run}", f"--question={QUESTION}", f"--passage={PASSAGE}")
+    assert asked.status == 0, asked
+    exported = commands("export", f"--run_dir={run}", f"--export_dir={tmp_path / 'e'}", "--calibration_dataset=none")
+    assert exported.status == 0, exported
+    served = tf.saved_model.load(str(tmp_path / "e" / "1")).signatures["serving_default"]
+    found, expected = served(question=tf.constant([QUESTION]), passage=tf.constant([PASSAGE])), json.loads(asked.stdout)
+    assert (found["start"][0], found["end"][0]) == (expected["start"], expected["end"])
+    assert found["answer"][0].numpy().decode() == expected["answer"] == PASSAGE[expected["start"] : expected["end"]]
+
+
+# === Sizes ===
+
+
+def parameters(layer):
+    return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
+
+
+def lstm(inputs, units):
+    """Four gates in each of two directions: weights of the input and of the state, and a bias."""
+    return 2 * 4 * ((inputs + units) * units + units)
+
+
+def test_porwal_has_the_published_parameters():
+    model = fabir_tf.build_model("bidaf-porwal", frozen_words=11)
+    sizes = {layer.name: parameters(layer) for layer in model.layers if layer.trainable_weights}
+    assert sizes.pop("word_embedding") == 50 * 400
+    assert sizes == {
+        "highway": 320_800,
+        "contextual_encoder": 2_563_200,
+        "attention_flow": 2_401,
+        "modelling_encoder_1": 11_523_200,
+        "modelling_encoder_2": 3_843_200,
+        "start": 4_000,
+        "end": 4_000,
+    }
+    assert sum(sizes.values()) == 18_260_801
+
+
+def test_bidaf_has_the_parameters_of_its_equations():
+    """What lacks to the published 2,695,851 are rows of the two tables: the authors' vocabulary is not known."""
+    model = fabir_tf.build_model("bidaf", frozen_words=11, trainable_words=7, characters=13)
+    body = 5 * 8 * 100 + 100  # the characters' convolution
+    body += 2 * 2 * (200 * 200 + 200)  # two highway layers
+    body += lstm(200, 100) + 3 * 200 + lstm(800, 100) + lstm(200, 100)
+    body += (800 + 200) + lstm(800 + 3 * 200, 100) + (800 + 200)
+    assert body == 2_570_700
+    assert parameters(model) == body + 7 * 100 + 13 * 8
+    # Enough for 1,231 words without a vector and 256 characters, for example, and a bias at each of the three products.
+    assert 2_695_851 - body == 1_231 * 100 + 256 * 8 + 3
+
+
+# === Names ===
+
+
+def test_readers_are_listed_and_named(commands):
+    listed = fabir_tf.list_models()
+    assert next(iter(listed)) == "fabir" and set(listed) == set(MODELS) == set(SMALL)
+    text = " ".join(commands("train", "--helpfull").stdout.split())
+    for name, about in listed.items():
+        assert f"{name}: {about}" in text
+    assert "Default: 100; 400 of bidaf-porwal." in text
+    assert "Features of the state of each recurrent network. With --model=bidaf, bidaf-porwal. Default: 100;" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("bidef", "the model must be one of fabir, .*, found 'bidef'; did you mean 'bidaf'"), ("", "found ''$")],
+)
+def test_an_unknown_name_is_refused(name, message):
+    with pytest.raises(ConfigError, match=message):
+        fabir_tf.build_model(name)
+
+
+def test_fields_of_one_name_are_of_one_kind():
+    """They share a flag."""
+    first = {}
+    for family in MODELS.values():
+        for name, field in family.config.__dataclass_fields__.items():
+            other = first.setdefault(name, field)
+            assert field.type == other.type and field.metadata == other.metadata, name
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--model=bidaf", "--num_heads=2"], ["--num_heads=2", "--model=bidaf has no such setting"]),
+        (["--units=7"], ["--units=7", "--model=fabir has no such setting"]),
+        (["--model=bert"], ["--model=bert", "fabir, bidaf"]),
+        (["--model=bidaf", "--units=0"], ["units must be", "found 0"]),
+    ],
+)
+def test_settings_that_do_not_fit_the_model(commands, tmp_path, flags, parts):
+    told(commands, "train", [f"--run_dir={tmp_path / 'run'}", "--dataset=sample", *flags], parts)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_resumed_with_its_own_model_alone(commands, tiny_run):
+    flags = [flag for flag in tiny_run.flags if flag.split("=")[0] in ("--dataset", "--eval_dataset", "--cache_dir")]
+    told(
+        commands,
+        "train",
+        [f"--run_dir={tiny_run.path}", "--resume", "--model=bidaf", *flags],
+        ["holds a run of --model=fabir", "found --model=bidaf"],
+    )
+
+
+@pytest.mark.parametrize("content", [{"model": "bidaf", "units": 5}, {"model": {"name": "bidaf", "units": 5}}])
+def test_a_file_of_settings_names_the_model(commands, tiny_run, tmp_path, content):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(content))
+    flags = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--epochs=0", "--vectors=none")
+    result = commands("train", f"--config={path}", f"--run_dir={tmp_path / 'run'}", *flags, *SMALL_DATA)
+    assert result.status == 0, result
+    written = json.loads((tmp_path / "run" / "config.json").read_text())["model"]
+    assert (written["name"], written["units"]) == ("bidaf", 5)
+
+
+def test_a_file_of_settings_of_an_unknown_model(commands, tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"model": "bert"}))
+    told(commands, "train", [f"--config={path}", "--run_dir=new"], [str(path), "unknown model", "fabir, bidaf"])
