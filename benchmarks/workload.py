@@ -22,7 +22,7 @@ from fabir_tf.precision import dtype_policy
 from fabir_tf.training import compiled_model, length_groups, targets_of
 from fabir_tf.training_config import TrainingConfig
 
-READERS = {config.__name__.removesuffix("Config").lower(): config for config in MODELS}
+READERS = {name: family.config for name, family in MODELS.items()}
 # What trains a reader is what trains it in fabir-train.
 TRAINING = TrainingConfig()
 
@@ -89,6 +89,8 @@ def fresh_model(config: Config, precision: str) -> keras.Model:
 
 def _config(name: str, vocabulary: Vocabulary) -> Config:
     return READERS[name](
+        # Of the bundled vectors, with which all are compared.
+        word_dim=load_vectors("bundled").dimension,
         trainable_words=vocabulary.trainable_rows,
         characters=vocabulary.character_rows,
         frozen_words=vocabulary.frozen_rows,
