@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from fabir_tf.layers import SpanDecoder
 from fabir_tf.layers.masking import MASKED_LOGIT
 from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.batches import unique_rows
@@ -70,7 +69,7 @@ class RawTextReader(tf.Module):
         self.weights = [weight.value for weight in reader.model.weights]
         self._model = functools.partial(reader.model, training=False)
         self._shared_model = functools.partial(PassageSharing(reader.model), training=False)
-        self._decode = SpanDecoder(reader.config.max_answer, n_best).call
+        self._decode = reader.config.decoder(n_best).call
         self._longest = reader.max_passage
 
     def answer(self, question: tf.Tensor, passage: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -91,7 +90,7 @@ class RawTextReader(tf.Module):
         start, end = self._padded_logits(asked, self.temperature)
         first, last, probability = self._decode(start, end)
         first, last = tf.cast(first, tf.int64), tf.cast(last, tf.int64)
-        is_span = (first <= last) & (last < lengths[:, None]) & (asked.questions.lengths > 0)[:, None]
+        is_span = (tf.maximum(first, last) < lengths[:, None]) & (asked.questions.lengths > 0)[:, None]
         # The best span is given however improbable it is.
         is_span &= (probability > 0) | (tf.range(tf.shape(first)[1]) == 0)
         n_best = _spans(asked, tf.where(is_span, begins[:, None] + first, -1), begins[:, None] + last)
@@ -230,6 +229,8 @@ def _spans(asked: _Asked, first: tf.Tensor, last: tf.Tensor) -> dict[str, tf.Ten
         tf.where(is_span, tf.gather(tf.pad(offsets, [[0, 1]]), tf.where(is_span, places, 0)), 0)
         for offsets, places in ((tokens.starts, first), (tokens.ends, last))
     )
+    # A decoder that seeks the borders apart may find the end of nothing.
+    end = tf.maximum(start, end)
     byte_start, byte_end = (
         tf.gather(tokens.byte_offsets, text_start + offsets) - tf.gather(tokens.byte_offsets, text_start)
         for offsets in (start, end)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib.util
 import io
 import json
 import math
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.files import replacing, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.run_directory import RunDirectory
 
@@ -69,6 +70,10 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
             rows = [_row(path, results) for path, results in found.items() if results]
             _write_tables(plan.folder, rows)
     log(as_markdown(rows))
+    if importlib.util.find_spec("matplotlib"):
+        _draw(plan.folder / "comparison.png", rows)
+    else:
+        log('no picture was drawn, which takes matplotlib: pip install "fabir_tf[plot]"')
     return rows
 
 
@@ -87,25 +92,36 @@ def _check_plan(plan: Plan) -> None:
 def _run(plan: Plan, config: Path, seed: int) -> dict:
     """One run's figures, trained and scored unless that was done before."""
     run = RunDirectory(plan.folder / config.stem / f"seed_{seed}")
-    report = run.path / "report.json"
+    report, settings = run.path / "report.json", run.path / "settings.flags"
+    text = config.read_text(encoding="utf-8")
+    if run.is_started and settings.exists() and settings.read_text(encoding="utf-8") != text:
+        raise UserError(f"{config}: found other flags than {settings} began with: name another --output")
     if not report.exists():
+        write_text(settings, text)
         flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}", "--resume"]
         _command("train", flags, config)
         flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
         _command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
     scores, history = read_json(report), _history(run)
-    questions = read_json(run.coverage)["train"]["counts"]
-    seconds = [float(row["seconds"]) for row in history[1:]]
-    trained = (sum(questions.values()) - questions["dropped"]) * len(seconds)
+    seconds = sum(float(row["seconds"]) for row in history)
+    epochs = len(history) - 1
     return {
         "parameters": _parameters(run),
-        "training": trained / sum(seconds) if sum(seconds) else 0.0,
+        "training": _trained(run, history) / seconds if seconds else 0.0,
         "inference": scores["questions_per_second"],
-        "epochs": len(seconds),
-        "minutes": sum(seconds) / 60,
+        "epochs": epochs,
+        "minutes": seconds / 60,
         "exact_match": scores["exact_match"],
         "f1": scores["f1"],
     }
+
+
+def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
+    """Questions trained on, over all epochs; the last one may have ended early."""
+    counts = read_json(run.coverage)["train"]["counts"]
+    batch_size = run.read_config()["training"]["batch_size"]
+    in_full = (sum(counts.values()) - counts["dropped"]) * (len(history) - 1)
+    return min(in_full, int(history[-1]["step"]) * batch_size)
 
 
 def _command(name: str, flags: Sequence[str], config: Path) -> None:
@@ -155,6 +171,30 @@ def _write_tables(folder: Path, rows: Sequence[dict]) -> None:
     writer.writerows(rows)
     write_text(folder / "comparison.csv", text.getvalue())
     write_text(folder / "comparison.md", as_markdown(rows) + "\n")
+
+
+def _draw(path: Path, rows: Sequence[dict]) -> None:
+    """F1 and speed of each configuration, with the spread over seeds and the published F1 where there are such."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.2 + 0.4 * len(rows)), layout="constrained")
+    scores, speeds = figure.subplots(1, 2, sharey=True)
+    names = [row["configuration"] for row in rows]
+    scores.barh(names, [row["f1"] for row in rows], xerr=[row["f1_spread"] or 0.0 for row in rows])
+    published = [(row["published_f1"], row["configuration"]) for row in rows if row["published_f1"]]
+    if published:
+        scores.scatter(*zip(*published, strict=True), marker="|", s=200, color="black", label="published", zorder=3)
+        scores.legend()
+    scores.set_xlabel("F1")
+    scores.invert_yaxis()
+    for place, name in enumerate(("training", "inference")):
+        height = 0.4
+        places = [number + (place - 0.5) * height for number in range(len(rows))]
+        speeds.barh(places, [row[name] for row in rows], height, label=name)
+    speeds.set_xlabel("questions/s")
+    speeds.legend()
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=120)
 
 
 def as_markdown(rows: Sequence[dict]) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 
 from fabir_tf.backends import backend
 from fabir_tf.checkpoint import load_checkpoint
-from fabir_tf.layers import SpanDecoder
 from fabir_tf.models import build_model
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
@@ -181,7 +180,7 @@ class Reader:
             probability 0.
         """
         rows = self._rows(encoded.tokenised)
-        decoder = SpanDecoder(self.config.max_answer, n_best)
+        decoder = self.config.decoder(n_best)
         answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
         windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
         asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
@@ -271,9 +270,11 @@ def _answer(tokenised: TokenisedData, question: int, firsts, lasts, probabilitie
     length = tokenised.passage_lengths[passage]
     spans = []
     for first, last, probability in zip(firsts, lasts, probabilities, strict=True):
-        if not (first <= last < length) or (spans and probability == 0):
+        if not (0 <= first < length and last < length) or (spans and probability == 0):
             continue
-        start, end = int(tokenised.texts.starts[begin + first]), int(tokenised.texts.ends[begin + last])
+        start = int(tokenised.texts.starts[begin + first])
+        # A decoder that seeks the borders apart may find the end of nothing.
+        end = max(start, int(tokenised.texts.ends[begin + last]))
         spans.append(Span(text[start:end], start, end, float(probability)))
     best = spans[0]
     return Answer(best.text, best.start, best.end, best.probability, tuple(spans))

@@ -27,7 +27,11 @@ class TrainingConfig(Config):
         "Data scored after each epoch, named as dataset is; when empty, the dataset's own dev split, or for a JSON "
         "file every tenth article, set aside whole",
     )
-    vectors: str = setting("bundled", "Word vectors: bundled (30,000 words), none, or a GloVe text or .npz file")
+    vectors: str = setting(
+        "bundled",
+        "Word vectors: bundled (30,000 words), none (words are trained), a GloVe or fastText text or .npz file, or "
+        "several of them, separated by commas, side by side",
+    )
     max_vectors: int = setting(
         400_000, "Word vectors read from the beginning of the file; later ones only for words of the data", low=0
     )

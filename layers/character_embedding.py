@@ -10,6 +10,38 @@ from fabir_tf.layers.masking import MASKED_LOGIT
 ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu}
 
 
+def at_least_kernel_wide(characters, kernel_size: int):
+    """Pads words so that a convolution has one position at least.
+
+    Args:
+        characters: int tensor `(batch, length, width)`.
+        kernel_size: characters seen at once.
+
+    Returns:
+        The same, padded with 0 behind where `width` is unknown or less than `kernel_size`.
+    """
+    width = characters.shape[-1]
+    missing = kernel_size - 1 if width is None else max(kernel_size - width, 0)
+    return ops.pad(characters, ((0, 0), (0, 0), (0, missing))) if missing else characters
+
+
+def strongest_windows(windows, words, kernel_size: int):
+    """The maximum over time of a convolution, over the positions inside each word.
+
+    Args:
+        windows: float tensor `(words, positions, filters)`.
+        words: int tensor `(words, width)`, character ids.
+        kernel_size: characters seen at once; a word shorter than it has its first position.
+
+    Returns:
+        Float tensor `(words, filters)`.
+    """
+    lengths = ops.sum(ops.cast(words > 0, "int32"), axis=1, keepdims=True)
+    last = ops.maximum(lengths - kernel_size, 0)
+    inside = ops.arange(ops.shape(windows)[1], dtype="int32")[None] <= last
+    return ops.max(ops.where(inside[..., None], windows, MASKED_LOGIT), axis=1)
+
+
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class CharacterEmbedding(keras.layers.Layer):
     """A word's vector from its characters: embedding, convolution, max over time, activation.
@@ -76,28 +108,16 @@ class CharacterEmbedding(keras.layers.Layer):
 
     def call(self, characters, training=None):
         batch, length = ops.shape(characters)[:2]
-        characters = self._at_least_kernel_wide(characters)
+        characters = at_least_kernel_wide(characters, self.kernel_size)
         # One row per word, (batch * length, width)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
         vectors = self.drop(self._look_up(words), training=training)
-        windows = self.convolution(vectors)
-        windows = ops.where(self._real_windows(words, windows)[..., None], windows, MASKED_LOGIT)
-        activation = ACTIVATIONS[self.activation]
-        return activation(ops.reshape(ops.max(windows, axis=1), (batch, length, self.filters)))
+        strongest = strongest_windows(self.convolution(vectors), words, self.kernel_size)
+        return ACTIVATIONS[self.activation](ops.reshape(strongest, (batch, length, self.filters)))
 
     def _look_up(self, words):
         vectors = ops.take(dense_gradient(self.table), ops.maximum(words - 1, 0), axis=0)
         return ops.where((words > 0)[..., None], vectors, ops.zeros_like(vectors))
-
-    def _real_windows(self, words, windows):
-        lengths = ops.sum(ops.cast(words > 0, "int32"), axis=1, keepdims=True)
-        last = ops.maximum(lengths - self.kernel_size, 0)
-        return ops.arange(ops.shape(windows)[1], dtype="int32")[None] <= last
-
-    def _at_least_kernel_wide(self, characters):
-        width = characters.shape[-1]
-        missing = self.kernel_size - 1 if width is None else max(self.kernel_size - width, 0)
-        return ops.pad(characters, ((0, 0), (0, 0), (0, missing))) if missing else characters
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:2], self.filters)

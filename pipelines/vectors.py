@@ -61,7 +61,8 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
             - a text file, plain or gzip: `word v1 ... vd` a line, in UTF-8, optionally after a header line `n d`
               (fastText, word2vec); a word may contain spaces (GloVe 840B), but not on the first line;
             - an .npz file with `words` (UTF-8 bytes, separated by newlines) and either `vectors` (float (n, d)) or
-              `quantised` (int8 (n, d)) and `scales` (float (n,)).
+              `quantised` (int8 (n, d)) and `scales` (float (n,));
+            - several of the above, separated by commas: a word's vectors side by side, zeros where a file lacks it.
         needed: words of the data in lower case, kept wherever they stand in the file.
         max_words: how many words to keep from the beginning of the file.
 
@@ -73,6 +74,8 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
     """
     if spec == "none":
         return WordVectors([], np.zeros((0, 0), np.float16), "none")
+    if "," in spec:
+        return _side_by_side([load_vectors(part, needed, max_words) for part in spec.split(",")], spec)
     if not spec:
         raise UserError("The word vectors are named by an empty text, expected bundled, none or a file.")
     path = BUNDLED if spec == "bundled" else Path(spec).expanduser()
@@ -83,6 +86,17 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
     kept = _Kept(needed if isinstance(needed, (set, frozenset, dict)) else frozenset(needed), max_words)
     table = _read_npz(path, kept) if path.suffix == ".npz" else _read_text(path, kept)
     return WordVectors(kept.words, table, str(spec))
+
+
+def _side_by_side(parts: list[WordVectors], source: str) -> WordVectors:
+    words = list(dict.fromkeys(word for part in parts for word in part.words))
+    places = {word: place for place, word in enumerate(words)}
+    table = np.zeros((len(words), sum(part.dimension for part in parts)), np.float16)
+    begin = 0
+    for part in parts:
+        table[[places[word] for word in part.words], begin : begin + part.dimension] = part.table
+        begin += part.dimension
+    return WordVectors(words, table, source)
 
 
 def expect_dimension(vectors: WordVectors, dimension: int, name: str = "word_dim") -> None:

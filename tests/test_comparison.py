@@ -52,6 +52,9 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     assert (rows[0]["epochs"], rows[0]["published_f1"], rows[1]["published_f1"]) == ("2", "75.6", "")
     assert rows[0]["parameters"] in first.stdout.replace(",", "")
     assert (tmp_path / "out" / "comparison.md").read_text().strip() in second.stdout
+    assert (tmp_path / "out" / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    bidaf.write_text(bidaf.read_text() + "\n--keep=0.7\n")
+    told(commands, "compare", [f"--configs={bidaf}", *flags], [str(bidaf), "other flags", "settings.flags"])
     told(commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"])
 
 

@@ -12,13 +12,17 @@ from tiny import SMALL_DATA, SMALL_MODEL
 import fabir_tf
 from fabir_tf.backends.tensorflow import as_graph
 from fabir_tf.configuration import ConfigError
+from fabir_tf.export import export_reader
 from fabir_tf.models import MODELS
 from fabir_tf.passage_sharing import PassageSharing
+from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.vocabulary import Vocabulary
 
 # Flags that make a reader small.
 SMALL = {
     "fabir": SMALL_MODEL,
     "bidaf": ("--model=bidaf", "--word_dim=20", "--character_filters=20", "--units=6", "--vectors=none"),
+    "bidaf-bologna": ("--model=bidaf-bologna", "--word_dim=20", "--character_filters=9", "--units=6", "--vectors=none"),
     "bidaf-porwal": ("--model=bidaf-porwal", "--word_dim=20", "--units=6", "--vectors=none"),
 }
 NAMES = sorted(MODELS)
@@ -182,6 +186,68 @@ def test_bidaf_has_the_parameters_of_its_equations():
     assert 2_695_851 - body == 1_231 * 100 + 256 * 8 + 3
 
 
+def test_the_variants_of_bologna_have_what_the_report_says():
+    sizes, names = {}, {}
+    for variant in range(5):
+        model = fabir_tf.build_model("bidaf-bologna", variant=variant, frozen_words=11, characters=101)
+        sizes[variant] = {layer.name: parameters(layer) for layer in model.layers if layer.trainable_weights}
+        names[variant] = {layer.name: type(layer).__name__ for layer in model.layers}
+        rates = {layer.rate for layer in model._flatten_layers() if type(layer).__name__ == "Dropout"}
+        assert rates == ({0.2} if variant <= 2 else {0.0})
+    assert [kinds["highway"] for kinds in names.values()] == ["Highway"] + ["ConvolutionalHighway"] * 4
+    summed, one_hot = "SummedCharacterEmbedding", "OneHotCharacterEmbedding"
+    assert [kinds["character_embedding"] for kinds in names.values()] == [summed, summed, one_hot, one_hot, one_hot]
+    # 50 values of the word and 100 of its characters; from variant 2 on 50 of both.
+    assert sizes[0]["highway"] == 2 * 2 * (150 * 150 + 150) and sizes[1]["highway"] == 2 * 2 * (5 * 5 + 1)
+    assert sizes[1]["character_embedding"] == 101 * 8 + 5 * 100 + 100
+    assert sizes[2]["character_embedding"] == (5 * 101 * 100 + 100) + (100 * 100 + 100) + (100 * 50 + 50)
+    assert sizes[0]["contextual_encoder"] == lstm(150, 100)
+    # A GRU has three gates, and in Keras two biases.
+    assert sizes[2]["contextual_encoder"] == 2 * 3 * ((100 + 100) * 100 + 2 * 100)
+    assert [sizes[variant]["end_encoder"] for variant in (0, 1)] == [lstm(200, 100), lstm(201, 100)]
+    assert sizes[2] == sizes[3] == sizes[4]
+
+
+def test_only_variant_4_of_bologna_keeps_the_end_behind_the_start():
+    start = np.array([[0.0, 0.0, 9.0]], "float32")
+    end = np.array([[9.0, 0.0, 1.0]], "float32")
+    found = {}
+    for variant in (3, 4):
+        config = MODELS["bidaf-bologna"].config(variant=variant)
+        found[variant] = [int(part[0, 0]) for part in config.decoder(1)(start, end)[:2]]
+    assert found == {3: [2, 0], 4: [2, 2]}
+
+
+@pytest.mark.parametrize("variant", range(5))
+def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
+    """Also where an end comes before its start: with the empty text, and the probability of both."""
+    words = sorted({word.lower() for text in (QUESTION, PASSAGE) for word in tokenize(text).words})
+    vocabulary = Vocabulary(trainable_words=tuple(words), characters=tuple("abdehilntuwy"), frozen_words=())
+    config = MODELS["bidaf-bologna"].config(
+        variant=variant,
+        word_dim=8,
+        units=4,
+        trainable_words=vocabulary.trainable_rows,
+        frozen_words=0,
+        characters=vocabulary.character_rows,
+    )
+    model = fabir_tf.build_model(config)
+    random = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(random.normal(0, 0.6, weight.shape))
+    reader = fabir_tf.Reader(model, vocabulary, config)
+    spans = reader.answer(QUESTION, PASSAGE, n_best=9).n_best
+    folder = export_reader(reader, tmp_path, n_best=9)
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    found = served(question=tf.constant([QUESTION]), passage=tf.constant([PASSAGE]))
+    for number, span in enumerate(spans):
+        assert span.text == PASSAGE[span.start : span.end] == found["n_best_answer"][0, number].numpy().decode()
+        assert (found["n_best_start"][0, number], found["n_best_end"][0, number]) == (span.start, span.end)
+        assert float(found["n_best_probability"][0, number]) == pytest.approx(span.probability, rel=1e-4)
+    empty = [span for span in spans if not span.text]
+    assert bool(empty) == (variant < 4)
+
+
 # === Names ===
 
 
@@ -191,8 +257,9 @@ def test_readers_are_listed_and_named(commands):
     text = " ".join(commands("train", "--helpfull").stdout.split())
     for name, about in listed.items():
         assert f"{name}: {about}" in text
-    assert "Default: 100; 400 of bidaf-porwal." in text
-    assert "Features of the state of each recurrent network. With --model=bidaf, bidaf-porwal. Default: 100;" in text
+    assert "Default: 100; 400 of bidaf-porwal; 50 of bidaf-bologna." in text
+    owners = "With --model=bidaf, bidaf-porwal, bidaf-bologna."
+    assert f"Features of the state of each recurrent network. {owners} Default: 100; 400 of bidaf-porwal." in text
 
 
 @pytest.mark.parametrize(

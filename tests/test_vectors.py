@@ -434,3 +434,27 @@ def test_damaged_saved_files(tmp_path, name, content, expected):
     with pytest.raises(UserError) as caught:
         load_saved_vectors(tmp_path)
     assert str(tmp_path) in str(caught.value) and expected in str(caught.value)
+
+
+# === Several files side by side ===
+
+
+def test_vectors_of_two_files_stand_side_by_side(tmp_path):
+    """Porwal's GloVe and fastText; the second file has fastText's header line, and other words."""
+    glove, fasttext = tmp_path / "glove.txt", tmp_path / "wiki.vec"
+    glove.write_text("the 1 2\nmill 3 4\nof 5 6\n")
+    fasttext.write_text("3 3\nmill 7 8 9\nThe 1 1 1\nhouse 2 2 2\n")
+    both = load_vectors(f"{glove},{fasttext}")
+    assert both.words == ["the", "mill", "of", "house"]
+    expected = [[1, 2, 1, 1, 1], [3, 4, 7, 8, 9], [5, 6, 0, 0, 0], [0, 0, 2, 2, 2]]
+    np.testing.assert_array_equal(both.table, np.array(expected, np.float16))
+    assert both.dimension == 5
+    assert both.source == f"{glove},{fasttext}"
+    # The limit is each file's; what is needed is kept wherever it stands.
+    few = load_vectors(f"{glove},{fasttext}", {"house"}, max_words=1)
+    assert few.words == ["the", "mill", "house"]
+
+
+def test_one_of_several_files_is_missing(tmp_path):
+    with pytest.raises(UserError, match=r"absent.vec: no such file"):
+        load_vectors(f"bundled,{tmp_path / 'absent.vec'}")

@@ -8,6 +8,7 @@ import keras
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.bidaf import BidafConfig, build_bidaf
+from fabir_tf.models.bidaf_bologna import BidafBolognaConfig, build_bidaf_bologna
 from fabir_tf.models.bidaf_porwal import BidafPorwalConfig, build_bidaf_porwal
 from fabir_tf.models.fabir import FabirConfig, build_fabir
 from fabir_tf.models.reader_config import ReaderConfig
@@ -33,6 +34,9 @@ MODELS = {
     "bidaf": Family(BidafConfig, build_bidaf, "recurrent networks, 2.7 M parameters (bi-att-flow, Seo et al. 2017)"),
     "bidaf-porwal": Family(
         BidafPorwalConfig, build_bidaf_porwal, "wide recurrent networks, no characters, 18 M parameters (Porwal 2021)"
+    ),
+    "bidaf-bologna": Family(
+        BidafBolognaConfig, build_bidaf_bologna, "BiDAF and its variants 0 to 4 (Amorosa et al. 2021)"
     ),
 }
 

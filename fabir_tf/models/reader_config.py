@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import keras
+
+from fabir_tf import layers
 from fabir_tf.configuration import Config, setting
 
 
@@ -24,6 +27,14 @@ class ReaderConfig(Config):
     def width(self) -> int:
         """Features of a token inside the model, which scale the learning rate's warm-up schedule."""
         raise NotImplementedError
+
+    def decoder(self, n_best: int) -> keras.layers.Layer:
+        """What chooses the first and last tokens of the answers from the logits.
+
+        Args:
+            n_best: answers per question.
+        """
+        return layers.SpanDecoder(self.max_answer, n_best)
 
 
 @dataclasses.dataclass(frozen=True)

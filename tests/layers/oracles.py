@@ -381,3 +381,56 @@ def start_conditioned_selector(flow, modelled, passage_mask, weights, cell="lstm
     both = np.concatenate([flow, modelled, chosen, modelled * chosen], axis=-1)
     ended = recurrent_encoder(both, passage_mask, part(weights, "end_encoder"), cell)
     return start, (np.concatenate([flow, ended], axis=-1) @ weights["end/kernel"])[..., 0]
+
+
+def convolve_image(image, kernel, bias):
+    """A `k x k` convolution of one channel, SAME."""
+    size = kernel.shape[0]
+    padded = np.pad(image, size // 2)
+    out = np.zeros_like(image)
+    for row, column in np.ndindex(image.shape):
+        out[row, column] = (padded[row : row + size, column : column + size] * kernel[:, :, 0, 0]).sum() + bias[0]
+    return out
+
+
+def convolutional_highway(x, mask, weights, depth):
+    """Each text by itself, its own tokens alone: zeros around them, and one gate for all of them."""
+    x = x.copy()
+    for row in range(len(x)):
+        text = x[row][mask[row]]
+        for number in range(depth):
+            transform, gate = (part(weights, f"{name}_{number}") for name in ("transform", "gate"))
+            transformed = relu(convolve_image(text, transform["kernel"], transform["bias"]))
+            opened = sigmoid(convolve_image(text, gate["kernel"], gate["bias"])).mean()
+            text = transformed * opened + text * (1.0 - opened)
+        x[row][mask[row]] = text
+    return x
+
+
+def summed_character_embedding(characters, weights):
+    """The sum of a word's character vectors, slid over by a kernel whose places are summed."""
+    kernel, bias = weights["convolution/kernel"], weights["convolution/bias"]
+    size, dim = kernel.shape[0], weights["table"].shape[1]
+    out = np.zeros((*characters.shape[:2], kernel.shape[2]))
+    for index in np.ndindex(characters.shape[:2]):
+        summed = sum((weights["table"][character - 1] for character in characters[index] if character), np.zeros(dim))
+        for place in range(dim - size + 1):
+            out[index] += summed[place : place + size] @ kernel[:, 0] + bias
+    return out
+
+
+def one_hot_character_embedding(characters, weights, known):
+    """Unit vectors, the maximum over the positions inside the word, a network of two layers."""
+    kernel, bias = weights["convolution/kernel"], weights["convolution/bias"]
+    size = kernel.shape[0]
+    out = np.zeros((*characters.shape[:2], weights["output/bias"].shape[0]))
+    for index in np.ndindex(characters.shape[:2]):
+        word = [character for character in characters[index] if character]
+        vectors = np.zeros((max(len(word), size), known + 2))
+        for place, character in enumerate(word):
+            vectors[place, character - 2 if 2 <= character <= known + 1 else known + 1] = 1.0
+        places = range(len(vectors) - size + 1)
+        windows = [(vectors[t : t + size, :, None] * kernel).sum(axis=(0, 1)) + bias for t in places]
+        hidden = relu(affine(np.max(windows, axis=0), part(weights, "hidden")))
+        out[index] = affine(hidden, part(weights, "output"))
+    return out
