@@ -31,7 +31,7 @@ class Family:
 
 MODELS = {
     "fabir": Family(FabirConfig, build_fabir, "attention alone, 1.4 M parameters (Correia et al. 2018)"),
-    "bidaf": Family(BidafConfig, build_bidaf, "recurrent networks, 2.7 M parameters (bi-att-flow, Seo et al. 2017)"),
+    "bidaf": Family(BidafConfig, build_bidaf, "recurrent networks, 2.6 M parameters (bi-att-flow, Seo et al. 2017)"),
     "bidaf-porwal": Family(
         BidafPorwalConfig, build_bidaf_porwal, "wide recurrent networks, no characters, 18 M parameters (Porwal 2021)"
     ),

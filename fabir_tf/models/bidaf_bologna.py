@@ -26,7 +26,7 @@ class BidafBolognaConfig(CharacterReaderConfig):
     units: int = setting(100, "Features of the state of each recurrent network", low=1)
     variant: int = setting(
         4,
-        "0: as published by Seo et al., but for its characters; 1: convolutional highway, and the end knows the start; "
+        "0: the baseline; 1: convolutional highway, GRU, and the end knows how probable each start is; "
         "2: characters as unit vectors, too; 3: no dropout, too; 4: no end before its start, too",
         low=0,
         high=4,
