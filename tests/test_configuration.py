@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabir_tf.configuration import Config, ConfigError, setting
+from fabir_tf.models import MODELS
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.training_config import TrainingConfig
 
-CONFIGS = (FabirConfig, TrainingConfig)
+CONFIGS = (*(family.config for family in MODELS.values()), TrainingConfig)
 FIELDS = [pytest.param(cls, field, id=field.name) for cls in CONFIGS for field in dataclasses.fields(cls)]
 NUMBERS = [parameter for parameter in FIELDS if parameter.values[1].type not in (str, bool)]
 

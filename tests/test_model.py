@@ -269,6 +269,7 @@ def test_without_convolution_the_attention_has_no_kernel():
         ({"selector": "rnn"}, "selector must be one of convolution, linear, found 'rnn'"),
         ({"reduction": "matrix", "reduction_hidden_dim": 9}, "reduction_hidden_dim is of no effect with reduction="),
         ({"reduction": "matrix", "dropout_amplification": 1.0}, "dropout_amplification is of no effect .*, found 1.0"),
+        ({"character_filters": 0, "character_keep": 0.5}, "character_keep is of no effect with character_filters=0"),
         ({"selector": "linear", "selector_kernel": 3}, "selector_kernel is of no effect with selector='linear'"),
         ({"start_layer": "penultimate", "num_layers": 0}, "needs a processing layer, found num_layers=0"),
         ({"interaction": "switching", "num_layers": 1}, "needs two layers, found num_layers=1"),

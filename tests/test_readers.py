@@ -287,6 +287,9 @@ def test_fields_of_one_name_are_of_one_kind():
         (["--units=7"], ["--units=7", "--model=fabir has no such setting"]),
         (["--model=bert"], ["--model=bert", "fabir, bidaf"]),
         (["--model=bidaf", "--units=0"], ["units must be", "found 0"]),
+        (["--model=bidaf", "--character_filters=0"], ["character_filters must be at least 1 for BidafConfig"]),
+        (["--model=bidaf-bologna", "--character_filters=0"], ["character_filters must be at least 1"]),
+        (["--model=bidaf-bologna", "--variant=5"], ["variant must be between 0 and 4, found 5"]),
     ],
 )
 def test_settings_that_do_not_fit_the_model(commands, tmp_path, flags, parts):

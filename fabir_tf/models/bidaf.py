@@ -24,6 +24,10 @@ class BidafConfig(CharacterReaderConfig):
         0.8, "Keep probability of characters and of what recurrent layers and borders read", low=0.05, high=1.0
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.expect_characters()
+
     @property
     def width(self) -> int:
         """The features of a recurrent layer's output."""

@@ -32,6 +32,10 @@ class BidafBolognaConfig(CharacterReaderConfig):
         high=4,
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.expect_characters()
+
     @property
     def width(self) -> int:
         """The features of a recurrent layer's output."""

@@ -70,6 +70,8 @@ class FabirConfig(CharacterReaderConfig):
             )
         if self.attention_depthwise and self.attention_kernel == "none":
             raise ConfigError("attention_depthwise needs an attention_kernel, found attention_kernel='none'")
+        if not self.character_filters:
+            self._expect_defaults("character_filters=0", "character_dim", "character_kernel", "character_keep")
         if self.reduction == "matrix":
             self._expect_defaults("reduction='matrix'", "reduction_hidden_dim", "dropout_amplification")
         if self.selector == "linear":
@@ -141,8 +143,10 @@ def build_fabir(config: FabirConfig) -> keras.Model:
     if config.character_filters:
         words = _with_characters(config, words, texts.characters)
     words = {text: input_dropout(highway(word)) for text, word in words.items()}
-    reduce = {"layer": _reduced_by_layer, "matrix": _reduced_by_matrix}[config.reduction]
-    read = [reduce(config, words, texts.masks, attention, interaction)]
+    if config.reduction == "matrix":
+        read = [_reduced_by_matrix(config, words)]
+    else:
+        read = [_reduced_by_layer(config, words, texts.masks, attention, interaction)]
     for number, layer in enumerate(processing_layers, 1):
         attends = "question" if config.interaction == "switching" and number % 2 == 0 else "passage"
         read.append(_attended(layer, read[-1], texts.masks, attends))
@@ -190,7 +194,7 @@ def _reduced_by_layer(config: FabirConfig, words: dict, masks: dict, attention: 
     return dict(zip(TEXTS, reduction_layer(**embeddings, **encodings, **masks), strict=True))
 
 
-def _reduced_by_matrix(config: FabirConfig, words: dict, masks: dict, attention: dict, interaction: dict) -> dict:
+def _reduced_by_matrix(config: FabirConfig, words: dict) -> dict:
     """One linear map on each word, and its position (thesis eq. 5.18)."""
     reduction = keras.layers.Dense(config.d_model, kernel_initializer=GlorotUniform(), name="reduction")
     encode = layers.PositionEncoding(config.d_model, config.min_frequency, config.first_position, name="encode")

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 
 from fabir_tf import layers
-from fabir_tf.configuration import Config, setting
+from fabir_tf.configuration import Config, ConfigError, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,3 +49,8 @@ class CharacterReaderConfig(ReaderConfig):
     character_kernel: int = setting(5, "Characters seen at once by the character convolution", low=1)
     character_filters: int = setting(100, "Length of a word's vector made from its characters; 0 for none", low=0)
     highway_layers: int = setting(2, "Highway layers on each word's vector", low=0)
+
+    def expect_characters(self) -> None:
+        """Refuses words without characters, for a model that has no such variant."""
+        if not self.character_filters:
+            raise ConfigError(f"character_filters must be at least 1 for {type(self).__name__}, found 0")
