@@ -220,8 +220,9 @@ class _Session:
     def is_out_of_time(self) -> bool:
         """Whether training, of all the processes that worked on it, took as long as it may."""
         minutes = self.training.max_minutes
-        seconds = self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"])
-        return minutes is not None and seconds >= 60 * minutes
+        if minutes is None:
+            return False
+        return self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"]) >= 60 * minutes
 
     def finish_epoch(self, loss: float | None) -> dict[str, float]:
         """Scores the model, and keeps it if it is the best."""

@@ -10,6 +10,20 @@ from fabir_tf.layers.masking import MASKED_LOGIT
 ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu}
 
 
+def character_vectors(table, characters):
+    """Rows of a table by character id.
+
+    Args:
+        table: variable `(rows, dim)`, of ids 1 to rows.
+        characters: int tensor of any shape.
+
+    Returns:
+        Float tensor `(..., dim)`, a zero vector for id 0.
+    """
+    vectors = ops.take(dense_gradient(table), ops.maximum(characters - 1, 0), axis=0)
+    return ops.where((characters > 0)[..., None], vectors, ops.zeros_like(vectors))
+
+
 def at_least_kernel_wide(characters, kernel_size: int):
     """Pads words so that a convolution has one position at least.
 
@@ -111,13 +125,9 @@ class CharacterEmbedding(keras.layers.Layer):
         characters = at_least_kernel_wide(characters, self.kernel_size)
         # One row per word, (batch * length, width)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
-        vectors = self.drop(self._look_up(words), training=training)
+        vectors = self.drop(character_vectors(self.table, words), training=training)
         strongest = strongest_windows(self.convolution(vectors), words, self.kernel_size)
         return ACTIVATIONS[self.activation](ops.reshape(strongest, (batch, length, self.filters)))
-
-    def _look_up(self, words):
-        vectors = ops.take(dense_gradient(self.table), ops.maximum(words - 1, 0), axis=0)
-        return ops.where((words > 0)[..., None], vectors, ops.zeros_like(vectors))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:2], self.filters)

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from fabir_tf.layers.dense_gradient import dense_gradient
+from fabir_tf.layers.character_embedding import character_vectors
 from fabir_tf.layers.dropout import Dropout
 from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
 
@@ -57,9 +57,8 @@ class SummedCharacterEmbedding(keras.layers.Layer):
 
     def call(self, characters, training=None):
         batch, length = ops.shape(characters)[:2]
-        vectors = ops.take(dense_gradient(self.table), ops.maximum(characters - 1, 0), axis=0)
-        vectors = ops.where((characters > 0)[..., None], vectors, ops.zeros_like(vectors))
-        summed = ops.sum(self.drop(vectors, training=training), axis=2)
+        vectors = self.drop(character_vectors(self.table, characters), training=training)
+        summed = ops.sum(vectors, axis=2)
         slid = self.convolution(ops.reshape(summed, (-1, self.dim, 1)))
         return ops.reshape(ops.sum(slid, axis=1), (batch, length, self.filters))
 

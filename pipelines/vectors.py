@@ -74,7 +74,7 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
     """
     if spec == "none":
         return WordVectors([], np.zeros((0, 0), np.float16), "none")
-    if "," in spec:
+    if "," in spec and not Path(spec).expanduser().exists():
         return _side_by_side([load_vectors(part, needed, max_words) for part in spec.split(",")], spec)
     if not spec:
         raise UserError("The word vectors are named by an empty text, expected bundled, none or a file.")

@@ -84,6 +84,12 @@ def test_mistakes(commands, configs, arguments, parts):
     assert not (commands.folder / "new").exists()
 
 
+def test_a_flag_file_that_is_no_text(commands, tmp_path):
+    config = tmp_path / "binary.flags"
+    config.write_bytes(b"\xff\xfe")
+    told(commands, "compare", [f"--configs={config}", "--output=new", "--dataset=sample"], [str(config), "not UTF-8"])
+
+
 def test_a_run_that_fails_is_named(commands, tmp_path):
     config = tmp_path / "wrong.flags"
     config.write_text("--num_heads=0\n")

@@ -455,6 +455,12 @@ def test_vectors_of_two_files_stand_side_by_side(tmp_path):
     assert few.words == ["the", "mill", "house"]
 
 
+def test_a_file_may_have_a_comma_in_its_name(tmp_path):
+    path = tmp_path / "glove,small.txt"
+    path.write_text("the 1 2\n")
+    assert load_vectors(str(path)).words == ["the"]
+
+
 def test_one_of_several_files_is_missing(tmp_path):
     with pytest.raises(UserError, match=r"absent.vec: no such file"):
         load_vectors(f"bundled,{tmp_path / 'absent.vec'}")

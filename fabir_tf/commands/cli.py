@@ -219,8 +219,7 @@ def _settings_in(path: str) -> dict:
 
 
 def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dict]:
-    """For each configuration its fields, checked."""
-    values = dict(values)
+    """For each configuration its fields, taken out of `values` and checked."""
     parts = [{name: values.pop(name) for name in list(values) if name in cls.__dataclass_fields__} for cls in classes]
     if values:
         raise UserError(f"{path}: unknown setting {next(iter(values))!r}; fabir-train --help lists them all")

@@ -44,6 +44,11 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
     for path in configs:
         if not path.is_file():
             raise UserError(f"--configs: {path}: no such file, expected a flag file of fabir-train")
+        try:
+            path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            found = f"found bytes that are not UTF-8 at {error.start}"
+            raise UserError(f"--configs: {path}: {found}, expected a flag file of fabir-train") from None
     if len({path.stem for path in configs}) < len(configs):
         raise UserError("--configs: two of the files have the same name, by which the table tells them apart")
     for name in ("seed", "model"):
