@@ -29,8 +29,8 @@ class TrainingConfig(Config):
     )
     vectors: str = setting(
         "bundled",
-        "Word vectors: bundled (30,000 words), none (words are trained), a GloVe or fastText text or .npz file, or "
-        "several of them, separated by commas, side by side",
+        "Word vectors: bundled (30,000 words), none (words are trained), a GloVe or fastText text, .bin or .npz "
+        "file, or several of them, separated by commas, side by side",
     )
     max_vectors: int = setting(
         400_000, "Word vectors read from the beginning of the file; later ones only for words of the data", low=0

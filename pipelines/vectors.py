@@ -1,6 +1,7 @@
-"""Frozen word vectors: read from GloVe-style text, from .npz or from the bundled table; kept with a run as files."""
+"""Frozen word vectors: read from text, .npz, fastText's .bin or the bundled table; kept with a run as files."""
 
 import gzip
+import itertools
 import json
 import os
 import zipfile
@@ -15,6 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.fasttext_binary import FastTextBinary, is_fasttext_binary
 from fabir_tf.pipelines.files import replacing
 
 BUNDLED = Path(__file__).with_name("bundled") / "vectors.npz"
@@ -62,6 +64,7 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
               (fastText, word2vec); a word may contain spaces (GloVe 840B), but not on the first line;
             - an .npz file with `words` (UTF-8 bytes, separated by newlines) and either `vectors` (float (n, d)) or
               `quantised` (int8 (n, d)) and `scales` (float (n,));
+            - a fastText model (.bin), which also has vectors for those of `needed` that it never saw;
             - several of the above, separated by commas: a word's vectors side by side, zeros where a file lacks it.
         needed: words of the data in lower case, kept wherever they stand in the file.
         max_words: how many words to keep from the beginning of the file.
@@ -82,10 +85,20 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
     if path.is_dir():
         raise UserError(f"{path}: found a folder, expected a file of word vectors.")
     if not path.exists():
-        raise UserError(f"{path}: no such file, expected word vectors (GloVe text, .txt.gz or .npz).")
+        raise UserError(f"{path}: no such file, expected word vectors (GloVe text, .txt.gz, .npz or fastText's .bin).")
     kept = _Kept(needed if isinstance(needed, (set, frozenset, dict)) else frozenset(needed), max_words)
-    table = _read_npz(path, kept) if path.suffix == ".npz" else _read_text(path, kept)
-    return WordVectors(kept.words, table, str(spec))
+    return WordVectors(kept.words, _read(path, kept), str(spec))
+
+
+def _read(path: Path, kept: "_Kept") -> np.ndarray:
+    if path.suffix == ".npz":
+        return _read_npz(path, kept)
+    try:
+        if is_fasttext_binary(path):
+            return _read_fasttext(path, kept)
+    except OSError as error:
+        raise UserError(f"{path}: found an unreadable file ({error}), expected word vectors.") from None
+    return _read_text(path, kept)
 
 
 def _side_by_side(parts: list[WordVectors], source: str) -> WordVectors:
@@ -348,6 +361,22 @@ def _open_text(path: Path) -> Iterator[BinaryIO]:
             yield gzip.GzipFile(fileobj=stream) if magic[:2] == b"\x1f\x8b" else stream
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: found an unreadable file ({error}), expected word vectors.") from None
+
+
+def _read_fasttext(path: Path, kept: _Kept) -> np.ndarray:
+    model = FastTextBinary(path)
+    table = np.zeros((0, model.dimension), np.float16)
+    known = ((word.lower(), partial(model.vector, row)) for row, word in enumerate(model.words) if word)
+    unseen = ((word, partial(model.vector_of_unseen, word)) for word in sorted(kept.needed) if model.can_make(word))
+    for word, make in itertools.chain(known, unseen):
+        if kept.add(word):
+            table = _grown(table, len(kept.words))
+            with np.errstate(over="ignore"):
+                table[len(kept.words) - 1] = make()
+    table.resize((len(kept.words), model.dimension), refcheck=False)
+    if not np.isfinite(table).all():
+        raise UserError(f"{path}: found a number that is not finite in float16, expected vectors of finite numbers.")
+    return table
 
 
 def _read_npz(path: Path, kept: _Kept) -> np.ndarray:

@@ -142,7 +142,9 @@ def test_memory_follows_the_kept_rows_and_not_the_file(tmp_path):
 
 def test_missing_file(tmp_path):
     path = str(tmp_path / "none.txt")
-    assert message(path) == f"{path}: no such file, expected word vectors (GloVe text, .txt.gz or .npz)."
+    assert (
+        message(path) == f"{path}: no such file, expected word vectors (GloVe text, .txt.gz, .npz or fastText's .bin)."
+    )
 
 
 def test_folder(tmp_path):

@@ -1,0 +1,142 @@
+"""fastText's own binary models (.bin): words, and vectors for words that the model never saw.
+
+The file's format and the hash are those of fastText 0.9.2 (dictionary.cc, fasttext.cc). A word's vector is the mean of
+its own row and of the rows of its character n-grams (Bojanowski et al. 2017, arXiv 1607.04606, section 3.2).
+"""
+
+import mmap
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from fabir_tf.pipelines.errors import UserError
+
+MAGIC = struct.pack("<i", 793712314)
+
+_VERSIONS = (11, 12)
+_SETTINGS = struct.Struct("<ii12id")
+_DICTIONARY = struct.Struct("<iiiqq")
+_ENTRY = struct.Struct("<qb")
+_MATRIX = struct.Struct("<?qq")
+_FNV_START, _FNV_FACTOR = 2166136261, 16777619
+_END_OF_SENTENCE = "</s>"
+
+
+class FastTextBinary:
+    """A fastText model, read from disk where a vector is asked for.
+
+    Args:
+        path: a .bin file as fastText writes it; not a quantised .ftz file.
+
+    Raises:
+        UserError: the file is damaged, quantised or of another version.
+    """
+
+    def __init__(self, path: Path):
+        try:
+            with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                self._read(path, content)
+        except (struct.error, ValueError) as error:
+            # A UserError is a ValueError, and has said what is wrong.
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path}: found a damaged file ({error}), expected a fastText model (.bin).") from None
+
+    def _read(self, path: Path, content: mmap.mmap) -> None:
+        _, version, *settings = _SETTINGS.unpack_from(content)
+        if version not in _VERSIONS:
+            raise UserError(f"{path}: found version {version} of fastText's format, expected 11 or 12.")
+        self.dimension, buckets, self._shortest, self._longest = settings[0], *settings[8:11]
+        entries, words, _, _, pruned = _DICTIONARY.unpack_from(content, _SETTINGS.size)
+        self.words, place = _read_words(content, _SETTINGS.size + _DICTIONARY.size, entries, words)
+        quantised, rows, columns = _MATRIX.unpack_from(content, place)
+        if quantised or pruned > 0:
+            raise UserError(f"{path}: found a quantised model (.ftz), expected one that is not (.bin).")
+        if columns != self.dimension or rows < words:
+            raise ValueError(f"{words} words of {self.dimension} numbers, a table of {rows} x {columns}")
+        self._buckets = min(buckets, rows - words)
+        self._table = np.memmap(path, "<f4", "r", place + _MATRIX.size, (rows, columns))
+
+    def vector(self, row: int) -> np.ndarray:
+        """The vector of a word that the model knows.
+
+        Args:
+            row: the word's place in `words`.
+
+        Returns:
+            float32 `(dimension,)`.
+        """
+        return self._mean([row, *self._ngram_rows(self.words[row])])
+
+    def can_make(self, word: str) -> bool:
+        """Whether the model has n-grams of a word.
+
+        Args:
+            word: any word.
+        """
+        return bool(self._ngram_rows(word))
+
+    def vector_of_unseen(self, word: str) -> np.ndarray:
+        """A vector made of a word's n-grams alone.
+
+        Args:
+            word: one that the model does not know, and for which `can_make` holds.
+
+        Returns:
+            float32 `(dimension,)`.
+        """
+        return self._mean(self._ngram_rows(word))
+
+    def _mean(self, rows: list[int]) -> np.ndarray:
+        return self._table[rows].mean(axis=0)
+
+    def _ngram_rows(self, word: str | None) -> list[int]:
+        if not self._buckets or word == _END_OF_SENTENCE:
+            return []
+        text = f"<{word}>"
+        rows = []
+        for begin in range(len(text)):
+            value = _FNV_START
+            for end in range(begin + 1, min(begin + self._longest, len(text)) + 1):
+                for byte in text[end - 1].encode("utf-8", "surrogatepass"):
+                    # fastText takes a byte for a signed number, and widens it with its sign.
+                    value = (value ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * _FNV_FACTOR & 0xFFFFFFFF
+                border = end - begin == 1 and (begin == 0 or end == len(text))
+                if end - begin >= self._shortest and not border:
+                    rows.append(len(self.words) + value % self._buckets)
+        return rows
+
+
+def is_fasttext_binary(path: str | os.PathLike) -> bool:
+    """Whether a file begins as a fastText model does.
+
+    Args:
+        path: a file that exists.
+    """
+    with open(path, "rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _read_words(content: mmap.mmap, place: int, entries: int, words: int) -> tuple[list[str | None], int]:
+    """Reads the words of the dictionary, None for one that is not UTF-8, and finds where the dictionary ends."""
+    if not 0 < words <= entries:
+        raise ValueError(f"{words} words among {entries} entries")
+    found = []
+    for entry in range(entries):
+        end = content.find(b"\0", place)
+        if end < 0:
+            raise ValueError(f"the dictionary ends at entry {entry} of {entries}")
+        # Words come first; what follows are the labels of a classifier.
+        if entry < words:
+            found.append(_decoded(content[place:end]))
+        place = end + 1 + _ENTRY.size
+    return found, place
+
+
+def _decoded(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
