@@ -64,6 +64,7 @@ setup(
             "fabir-predict = fabir_tf.commands.predict:run",
             "fabir-export = fabir_tf.commands.export:run",
             "fabir-compare = fabir_tf.commands.compare:run",
+            "fabir-analyze = fabir_tf.commands.analyze:run",
         ]
     },
 )

@@ -17,7 +17,7 @@ import threading
 import traceback
 from pathlib import Path
 
-COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare")
+COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "analyze")
 
 
 @dataclasses.dataclass(frozen=True)

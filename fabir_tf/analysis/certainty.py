@@ -1,0 +1,58 @@
+"""How often answers of a given probability are right."""
+
+import dataclasses
+
+import numpy as np
+
+from fabir_tf.analysis.judged import Judged
+
+BINS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class CertaintyBin:
+    """Answers of like probability.
+
+    Attributes:
+        questions: how many.
+        probability: their mean probability, in percent.
+        exact_match: how many of them are right, in percent.
+    """
+
+    questions: int
+    probability: float
+    exact_match: float
+
+
+def certainty_bins(judged: Judged) -> list[CertaintyBin]:
+    """Sorts answers into bins of equal width by their probability.
+
+    Args:
+        judged: predictions with probabilities.
+
+    Returns:
+        The bins that hold an answer, the least probable first.
+
+    Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
+    """
+    probabilities = judged.probabilities
+    bins = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+    groups = (np.flatnonzero(bins == place) for place in range(BINS))
+    return [
+        CertaintyBin(len(group), 100.0 * probabilities[group].mean(), judged.exact_match[group].mean())
+        for group in groups
+        if len(group)
+    ]
+
+
+def calibration_error(bins: list[CertaintyBin]) -> float:
+    """The mean distance of probability and exact match, weighted by the answers in each bin.
+
+    Args:
+        bins: from `certainty_bins`.
+
+    Returns:
+        Percentage points.
+    """
+    total = sum(one.questions for one in bins)
+    return sum(one.questions * abs(one.probability - one.exact_match) for one in bins) / total

@@ -1,0 +1,96 @@
+"""Kinds of questions, as the paper's figures 3 to 6 tell them apart."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fabir_tf.pipelines.squad import Question, SquadData
+from fabir_tf.pipelines.tokenizer import tokenize
+
+QUESTION_TYPES = (
+    "what", "who", "how", "when", "which", "where", "why", "how many", "how much", "how long", "other",
+)  # fmt: skip
+_ASKING = re.compile(r"\b(how\s+(?:many|much|long)|how|what|when|where|which|who(?:m|se)?|why)\b", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Grouping:
+    """A way to sort questions into groups.
+
+    Attributes:
+        name: as in file names and tables.
+        title: for people.
+        labels: the groups, in the order in which they are shown.
+        groups: int64 `(questions,)`, the place of each question's group in `labels`.
+    """
+
+    name: str
+    title: str
+    labels: tuple[str, ...]
+    groups: np.ndarray
+
+
+def question_type(question: str) -> str:
+    """The first word that asks.
+
+    Args:
+        question: its text.
+
+    Returns:
+        One of `QUESTION_TYPES`; whom and whose are who, and a question without such a word is other.
+
+    Reference: FABIR figure 5; thesis section 6.5.4: how does not include how many, how much and how long.
+    """
+    found = _ASKING.search(question)
+    word = " ".join(found[1].lower().split()) if found else "other"
+    return "who" if word in ("whom", "whose") else word
+
+
+def groupings(data: SquadData) -> list[Grouping]:
+    """The four ways of the paper.
+
+    Args:
+        data: the questions.
+
+    Returns:
+        By the answer's length (of the first reference), the question's, the kind of the question and the passage's
+        length. Lengths are in tokens. The borders of the answers' groups hold those that the paper names (four words,
+        ten words); of the other lengths it shows bars without their borders, and these are ours.
+
+    Reference: FABIR figures 3 to 6; thesis figure 17.
+    """
+    passages = [len(tokenize(passage).words) for passage in data.passages]
+    types = [QUESTION_TYPES.index(question_type(question.text)) for question in data.questions]
+    return [
+        _by_length("answer_length", "answer length, tokens", data, _answer_length, (1, 2, 3, 5, 10)),
+        _by_length("question_length", "question length, tokens", data, _question_length, (7, 9, 11, 13, 16)),
+        Grouping("question_type", "question type", QUESTION_TYPES, np.array(types, np.int64)),
+        _by_length(
+            "passage_length",
+            "passage length, tokens",
+            data,
+            lambda question: passages[question.passage],
+            (75, 100, 125, 150, 200),
+        ),
+    ]
+
+
+def _answer_length(question: Question) -> int:
+    return len(tokenize(question.answers[0].text).words) if question.answers else 0
+
+
+def _question_length(question: Question) -> int:
+    return len(tokenize(question.text).words)
+
+
+def _by_length(
+    name: str, title: str, data: SquadData, length_of: Callable[[Question], int], longest: Sequence[int]
+) -> Grouping:
+    lengths = np.array([length_of(question) for question in data.questions], np.int64)
+    # Questions without an answer are a group of their own where there are such.
+    longest = (0, *longest) if (lengths == 0).any() else longest
+    shortest = [0 if longest[0] == 0 else 1, *(length + 1 for length in longest)]
+    labels = [str(low) if low == high else f"{low}-{high}" for low, high in zip(shortest, longest, strict=False)]
+    return Grouping(name, title, (*labels, f"over {longest[-1]}"), np.searchsorted(longest, lengths))

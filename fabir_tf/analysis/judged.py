@@ -1,0 +1,138 @@
+"""Answers to a data set's questions, each judged by the official metrics."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import open_json, parse_json, shown
+from fabir_tf.pipelines.squad import SquadData
+from fabir_tf.pipelines.squad_metrics import best_over_references, exact_match, f1
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """One answer, as a file tells it.
+
+    Attributes:
+        text: the answer.
+        start: where it begins in the passage, in code points; None if the file does not say.
+        probability: how sure its reader was, from 0 to 1; None if the file does not say.
+    """
+
+    text: str
+    start: int | None = None
+    probability: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Judged:
+    """A file of predictions beside the truth, question by question in the order of the data.
+
+    Attributes:
+        name: what the predictions are called in tables and pictures.
+        predictions: None for a question that the file lacks, which scores 0.
+        exact_match, f1: float64 `(questions,)`, in percent.
+    """
+
+    name: str
+    predictions: tuple[Prediction | None, ...]
+    exact_match: np.ndarray
+    f1: np.ndarray
+
+    @property
+    def probabilities(self) -> np.ndarray | None:
+        """Float64 `(questions,)`, 0 for a question that the file lacks; None if the file tells none."""
+        told = [found.probability if found else 0.0 for found in self.predictions]
+        return None if None in told or not any(self.predictions) else np.array(told, np.float64)
+
+
+def judge(name: str, data: SquadData, predictions: Mapping[str, Prediction]) -> Judged:
+    """Scores each prediction by itself; the means are the official scores.
+
+    Args:
+        name: what the predictions are called.
+        data: the questions; with some unanswerable ones the metrics are those of SQuAD 2.0.
+        predictions: by question id; unknown ids are ignored.
+
+    Raises:
+        UserError: the predictions answer no question of the data.
+    """
+    found = tuple(predictions.get(question.id) for question in data.questions)
+    if not any(found):
+        raise UserError(f"{name}: answers no question of {data.name}, expected predictions for its question ids")
+    overlap = functools.partial(f1, empty_equals_empty=data.has_unanswerable)
+    scores = np.zeros((2, len(found)))
+    for place, (question, prediction) in enumerate(zip(data.questions, found, strict=True)):
+        if prediction:
+            truths = [answer.text for answer in question.answers] or [""]
+            scores[:, place] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
+    return Judged(name, found, *(100.0 * scores))
+
+
+def read_answers(path: str | os.PathLike) -> dict[str, Prediction]:
+    """Reads predictions in the official form, or the JSON lines of `fabir-predict`.
+
+    Args:
+        path: a JSON object from question ids to texts; or a line for each question with `id`, `answer` and, as it may
+            be, `start` and `probability`. Lines with `error` instead of an answer count as missing.
+
+    Returns:
+        The predictions by question id.
+
+    Raises:
+        UserError: the file has neither form.
+    """
+    with open_json(path) as file:
+        content = file.read()
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    if lines and _is_answer_line(lines[0]):
+        return dict(_from_lines(str(path), lines))
+    predictions = parse_json(content, str(path))
+    if not isinstance(predictions, dict):
+        expected = "an object that gives each question id its text, or the JSON lines of fabir-predict"
+        raise UserError(f"{path}: found {shown(predictions)}, expected {expected}")
+    for identifier, text in predictions.items():
+        if not isinstance(text, str):
+            raise UserError(f"{path}: question {identifier!r} has {shown(text)}, expected a text")
+    return {identifier: Prediction(text) for identifier, text in predictions.items()}
+
+
+def _is_answer_line(line: bytes) -> bool:
+    try:
+        first = parse_json(line, "")
+    except UserError:
+        return False
+    return isinstance(first, dict) and "id" in first and bool({"answer", "error"} & set(first))
+
+
+def _from_lines(path: str, lines: list[bytes]):
+    for number, line in enumerate(lines, 1):
+        place = f"{path}, answer {number}"
+        row = parse_json(line, place)
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+            raise UserError(f"{place}: found {shown(row)}, expected an object with a text id and an answer")
+        if "error" in row:
+            continue
+        if not isinstance(row.get("answer"), str):
+            raise UserError(f"{place}: found {shown(row.get('answer'))} for answer, expected a text")
+        yield row["id"], Prediction(row["answer"], _start(place, row), _probability(place, row))
+
+
+def _start(place: str, row: dict[str, Any]) -> int | None:
+    start = row.get("start")
+    if start is None or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
+        return start
+    raise UserError(f"{place}: found {shown(start)} for start, expected a place in the passage")
+
+
+def _probability(place: str, row: dict[str, Any]) -> float | None:
+    value = row.get("probability")
+    if value is None or (isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1):
+        return value
+    raise UserError(f"{place}: found {shown(value)} for probability, expected a number from 0 to 1")

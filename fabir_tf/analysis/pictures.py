@@ -1,0 +1,120 @@
+"""The pictures of an analysis, as PNG."""
+
+import io
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fabir_tf.analysis.certainty import CertaintyBin, calibration_error
+from fabir_tf.inspection import Inspection
+
+_DPI = 110
+_WIDTH_OF_BARS = 0.8
+
+
+def draw_scores(title: str, rows: Sequence[dict]) -> bytes:
+    """F1 and EM of each group, with 95 % intervals, the predictions side by side.
+
+    Args:
+        title: what the groups are.
+        rows: those of one grouping, from `score_groups`.
+    """
+    names = list(dict.fromkeys(row["predictions"] for row in rows))
+    counts = {row["group"]: row["questions"] for row in rows}
+    figure = Figure(figsize=(max(6.0, 0.9 * len(counts) * (1 + 0.25 * len(names))), 7), layout="constrained")
+    for axes, (metric, label) in zip(figure.subplots(2, 1), (("f1", "F1"), ("exact_match", "EM")), strict=True):
+        for number, name in enumerate(names):
+            _bars(axes, [row for row in rows if row["predictions"] == name], metric, number, len(names))
+        axes.set_xticks(range(len(counts)), [f"{group}\n{count:,}" for group, count in counts.items()])
+        axes.set_ylabel(label)
+        axes.set_ylim(0, 100)
+        axes.grid(axis="y", alpha=0.3)
+    axes.set_xlabel(f"{title}; below, the number of questions")
+    if len(names) > 1:
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(names))
+    return _png(figure)
+
+
+def _bars(axes, rows: Sequence[dict], metric: str, number: int, of: int) -> None:
+    width = _WIDTH_OF_BARS / of
+    heights = np.array([row[metric] for row in rows])
+    errors = [
+        np.maximum(0.0, heights - [row[f"{metric}_low"] for row in rows]),
+        np.maximum(0.0, np.array([row[f"{metric}_high"] for row in rows]) - heights),
+    ]
+    places = np.arange(len(rows)) + (number - (of - 1) / 2) * width
+    axes.bar(places, heights, width, yerr=errors, capsize=2, label=rows[0]["predictions"])
+
+
+def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:
+    """How often answers are right against how probable their reader found them.
+
+    Args:
+        bins: by the predictions' name.
+    """
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 100], [0, 100], color="grey", linestyle=":", label="as probable as right")
+    for name, found in bins.items():
+        label = f"{name}: off by {calibration_error(found):.1f} points in the mean"
+        axes.plot([one.probability for one in found], [one.exact_match for one in found], marker="o", label=label)
+    axes.set_xlabel("probability of the answer, %")
+    axes.set_ylabel("EM, %")
+    axes.set_aspect("equal")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return _png(figure)
+
+
+def draw_borders(inspection: Inspection) -> bytes:
+    """The probability of each passage token to be the first and the last of the answer.
+
+    Args:
+        inspection: from `fabir_tf.inspection.look_inside`.
+    """
+    words = inspection.passage.words
+    figure = Figure(figsize=(max(6.0, 0.16 * len(words)), 3.2), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(words))
+    axes.bar(places - 0.2, inspection.start, 0.4, label="start")
+    axes.bar(places + 0.2, inspection.end, 0.4, label="end")
+    _name(axes.set_xticks, words, rotation=90)
+    axes.set_ylabel("probability")
+    axes.legend()
+    return _png(figure)
+
+
+def draw_attention(inspection: Inspection, kind: str) -> bytes:
+    """What one attention weighs, averaged over its heads.
+
+    Args:
+        inspection: from `fabir_tf.inspection.look_inside`.
+        kind: a key of its `attention`.
+    """
+    weights = inspection.attention[kind].mean(axis=0)
+    queries = inspection.question if kind.endswith("question_self_attention") else inspection.passage
+    keys = inspection.passage if kind.endswith("passage_self_attention") else inspection.question
+    if len(queries.words) > len(keys.words):
+        # The long text along the page.
+        queries, keys, weights = keys, queries, weights.T
+    size = (max(5.0, 0.14 * len(keys.words)), max(2.4, 0.14 * len(queries.words) + 1.2))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    shown = axes.imshow(weights, aspect="auto", cmap="Blues", vmin=0)
+    _name(axes.set_xticks, keys.words, rotation=90)
+    _name(axes.set_yticks, queries.words)
+    axes.set_title(kind, fontsize=8)
+    figure.colorbar(shown, ax=axes)
+    return _png(figure)
+
+
+def _name(set_ticks: Callable, words: Sequence[str], **options) -> None:
+    # A dollar sign in a text borders no formula.
+    set_ticks(range(len(words)), words, fontsize=6, parse_math=False, **options)
+
+
+def _png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=_DPI)
+    return content.getvalue()

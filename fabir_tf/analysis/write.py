@@ -1,0 +1,102 @@
+"""What an analysis leaves in its folder."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from fabir_tf.analysis import page
+from fabir_tf.analysis.certainty import certainty_bins
+from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
+from fabir_tf.analysis.groupings import groupings
+from fabir_tf.analysis.judged import Judged
+from fabir_tf.analysis.scores import ALL, as_csv, score_groups
+from fabir_tf.inspection import look_inside
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import replacing, write_text
+from fabir_tf.pipelines.squad import SquadData
+from fabir_tf.reader import Reader
+
+NO_PICTURES = 'no picture is drawn, which takes matplotlib: pip install "fabir_tf[plot]"'
+
+
+def write_analysis(folder: Path, data: SquadData, judged: Sequence[Judged], most_errors: int = 50) -> list[dict]:
+    """Writes scores.csv, report.html and, where matplotlib is installed, the report's pictures by themselves.
+
+    Args:
+        folder: made if it does not exist.
+        data: the questions.
+        judged: the predictions; the others are set against the first.
+        most_errors: errors of each kind in the report.
+
+    Returns:
+        The rows of scores.csv, those of all questions first.
+    """
+    ways = groupings(data)
+    rows = score_groups(judged, ways)
+    write_text(folder / "scores.csv", as_csv(rows))
+    parts = [page.table(_of(rows, ALL))]
+    for way in ways:
+        own = _of(rows, way.name)
+        parts += [page.heading(f"By {way.title}"), _picture(folder, f"by_{way.name}", "draw_scores", way.title, own)]
+        parts.append(page.table(own))
+    bins = {one.name: certainty_bins(one) for one in judged if one.probabilities is not None}
+    if bins:
+        parts += [page.heading("Certainty"), _picture(folder, "certainty", "draw_certainty", bins)]
+    for one in judged:
+        parts += [page.heading(f"{one.name}: the worst answers"), errors(data, one, worst_answers(one, most_errors))]
+        if one.probabilities is not None:
+            surest = errors(data, one, surest_errors(one, most_errors))
+            parts += [page.heading(f"{one.name}: the surest of the wrong answers"), surest]
+    write_text(folder / "report.html", page.page(f"Answers to {Path(data.name).name}", parts))
+    return rows
+
+
+def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id: str) -> None:
+    """Writes question.html: what a reader computed on the way to one answer.
+
+    Args:
+        folder: made if it does not exist.
+        data: the questions.
+        reader: a trained reader.
+        question_id: which question.
+
+    Raises:
+        UserError: there is no such question, matplotlib is missing, or the passage is too long to be read in one piece.
+    """
+    question = next((question for question in data.questions if question.id == question_id), None)
+    if question is None:
+        raise UserError(f"--question_id={question_id}: no such question in {data.name}")
+    if not has_pictures():
+        raise UserError(NO_PICTURES)
+    from fabir_tf.analysis import pictures
+
+    passage = data.passages[question.passage]
+    inside = look_inside(reader, question.text, passage)
+    answer = reader.answer(question.text, passage)
+    parts = [
+        page.note(passage),
+        page.note(f"Answer: {answer.text} (probability {answer.probability:.2f})"),
+        page.wide_picture(pictures.draw_borders(inside), "probability of each token to begin and to end the answer"),
+    ]
+    parts += [page.wide_picture(pictures.draw_attention(inside, kind), kind) for kind in inside.attention]
+    write_text(folder / "question.html", page.page(question.text, parts))
+
+
+def has_pictures() -> bool:
+    """Whether pictures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def _of(rows: Sequence[dict], grouping: str) -> list[dict]:
+    return [row for row in rows if row["grouping"] == grouping]
+
+
+def _picture(folder: Path, name: str, draw: str, *what) -> str:
+    if not has_pictures():
+        return ""
+    from fabir_tf.analysis import pictures
+
+    content = getattr(pictures, draw)(*what)
+    with replacing(folder / f"{name}.png") as file:
+        file.write(content)
+    return page.picture(content, name)

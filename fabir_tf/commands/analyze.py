@@ -1,0 +1,91 @@
+"""Tells what a reader gets right and wrong: scores by kind of question with their intervals, pictures, and the errors.
+
+    fabir-analyze --dataset=dev.json --predictions_files=fabir=answers.jsonl,bidaf=predictions.json --output=analysis
+    fabir-analyze --dataset=dev.json --run_dir=runs/base --question_id=56be4db0acb8001400a502ec --output=analysis
+
+Predictions are files of fabir-evaluate (question id to text) or of fabir-predict (JSON lines, which also tell how sure
+the reader was); a name before each file's path is what it is called. Writes scores.csv and report.html, one file with
+everything in it, and the pictures once more by themselves. With --run_dir and --question_id it looks inside a reader
+while it answers that question, into question.html: border probabilities and every attention.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import expect_writable
+from fabir_tf.pipelines.sources import load_dataset
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    flags.DEFINE_string("dataset", None, "The questions: a SQuAD JSON file, a TFDS name, sample or auto.")
+    text = "Predictions, comma-separated, each a file or NAME=FILE; the others are set against the first."
+    flags.DEFINE_list("predictions_files", [], text)
+    flags.DEFINE_string("output", None, "Folder for what is written.")
+    flags.DEFINE_integer("errors", 50, "Errors of each kind in the report.", lower_bound=0)
+    flags.DEFINE_string("run_dir", None, "With question_id: run whose best checkpoint is looked into.")
+    flags.DEFINE_string("question_id", None, "With run_dir: the question of the dataset that it answers.")
+    cli.define_reading_flags()
+    cli.define_data_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads, judges and writes."""
+    _expect_flags(values)
+    # Brings TensorFlow, which a mistake in the flags need not wait for.
+    from fabir_tf.analysis.write import NO_PICTURES, has_pictures, write_analysis, write_inspection
+
+    folder = Path(values.output).expanduser()
+    expect_writable(folder / "report.html")
+    named = dict(_named(text) for text in values.predictions_files)
+    if len(named) < len(values.predictions_files):
+        raise UserError("--predictions_files: found the same name twice, expected NAME=FILE with different names")
+    answers = {name: read_answers(path) for name, path in named.items()}
+    options = cli.data_options(values)
+    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir}
+    data = load_dataset(values.dataset, "dev", **places, log=cli.to_stderr)
+    if not has_pictures():
+        cli.to_stderr(NO_PICTURES)
+    if answers:
+        judged = [judge(name, data, found) for name, found in answers.items()]
+        rows = write_analysis(folder, data, judged, values.errors)
+        for row in rows[: len(judged)]:
+            print(f"{row['predictions']}: EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}", flush=True)
+    if values.question_id:
+        from fabir_tf.reader import Reader
+
+        reader = Reader.load(values.run_dir, values.max_passage, values.precision)
+        write_inspection(folder, data, reader, values.question_id)
+
+
+def _expect_flags(values: flags.FlagValues) -> None:
+    for name in ("dataset", "output"):
+        if not values[name].value:
+            raise UserError(f"--{name} is missing: name {'the questions' if name == 'dataset' else 'a folder'}")
+    if bool(values.run_dir) != bool(values.question_id):
+        raise UserError("--run_dir and --question_id go together, found one of them")
+    if not values.predictions_files and not values.question_id:
+        raise UserError("expected --predictions_files, or --run_dir with --question_id, found neither")
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not equals or Path(text).exists():
+        return Path(text).stem, text
+    if not name or not path:
+        raise UserError(f"--predictions_files: found {text!r}, expected FILE or NAME=FILE")
+    return name, path
+
+
+def run() -> None:
+    """Entry point of `fabir-analyze`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,261 @@
+"""fabir-analyze: kinds of questions, intervals, certainty, and what the report says and marks."""
+
+import csv
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from test_bad_input import told
+from tiny import ARTICLES, squad_data, write_squad
+
+from fabir_tf.analysis.certainty import calibration_error, certainty_bins
+from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
+from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
+from fabir_tf.analysis.intervals import interval, resampled_means
+from fabir_tf.analysis.judged import Judged, Prediction, judge, read_answers
+from fabir_tf.analysis.scores import score_groups
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.squad import squad_from_json
+from fabir_tf.pipelines.squad_metrics import score_v1
+
+DATA = squad_data(ARTICLES)
+# Of the twelve questions the first is right, the second half right, and the others are wrong or missing.
+ANSWERS = {"Mill-0": "Anna Keld", "Mill-1": "in 1712", "Mill-2": "Keld", "Lake-0": "<b>", "unknown": "x"}
+
+
+def judged(**probabilities: float) -> Judged:
+    return judge("ours", DATA, {key: Prediction(text, None, probabilities.get(key)) for key, text in ANSWERS.items()})
+
+
+# === Kinds of questions ===
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("What is it?", "what"),
+        ("In what year did it end?", "what"),
+        ("what's new?", "what"),
+        ("To whom was it given?", "who"),
+        ("Whose mill is it?", "who"),
+        ("HOW  MANY were there?", "how many"),
+        ("How much?", "how much"),
+        ("For how long did it last?", "how long"),
+        ("How many-sided is it?", "how many"),
+        ("How does it work?", "how"),
+        ("When, and where?", "when"),
+        ("Why which?", "why"),
+        ("Which one?", "which"),
+        ("Where?", "where"),
+        ("Name a type of mill.", "other"),
+        ("Hoe was it?", "other"),
+        ("However it was, name it.", "other"),
+        ("", "other"),
+    ],
+)
+def test_the_kind_of_a_question(question, kind):
+    assert question_type(question) == kind
+    assert kind in QUESTION_TYPES
+
+
+def test_lengths_are_counted_in_tokens_and_every_question_has_its_group():
+    by_name = {way.name: way for way in groupings(DATA)}
+    expected = {
+        "answer_length": "2",  # Anna Keld
+        "question_length": "1-7",
+        "question_type": "who",
+        "passage_length": "1-75",
+    }
+    assert {name: way.labels[way.groups[0]] for name, way in by_name.items()} == expected
+    # "cold, green and very deep": six tokens, so not in the group that ends at five.
+    way = by_name["answer_length"]
+    assert way.labels == ("1", "2", "3", "4-5", "6-10", "over 10")
+    assert way.labels[way.groups[4]] == "6-10"
+
+
+def test_questions_without_an_answer_are_a_group_of_their_own():
+    content = {
+        "data": [
+            {
+                "title": "A",
+                "paragraphs": [
+                    {
+                        "context": "one two",
+                        "qas": [
+                            {"id": "1", "question": "What?", "answers": [], "is_impossible": True},
+                            {"id": "2", "question": "What?", "answers": [{"text": "one", "answer_start": 0}]},
+                        ],
+                    }
+                ],
+            }
+        ]
+    }
+    data = squad_from_json(content, "v2")
+    way = groupings(data)[0]
+    assert [way.labels[group] for group in way.groups] == ["0", "1"]
+    found = judge("ours", data, {"1": Prediction(""), "2": Prediction("")})
+    assert found.exact_match.tolist() == [100.0, 0.0]
+
+
+# === Judging ===
+
+
+def test_the_means_are_the_official_scores():
+    found, official = judged(), score_v1(DATA, ANSWERS)
+    assert found.f1.mean() == pytest.approx(official["f1"], abs=1e-12)
+    assert found.exact_match.mean() == pytest.approx(official["exact_match"], abs=1e-12)
+    assert found.f1.tolist()[:4] == pytest.approx([100.0, 200 / 3, 0.0, 0.0])
+
+
+def test_both_forms_of_predictions_are_read(tmp_path):
+    official, lines = tmp_path / "official.json", tmp_path / "answers.jsonl"
+    official.write_text(json.dumps({"a": "x", "b": ""}, indent=1))
+    rows = [{"id": "a", "answer": "x", "start": 3, "end": 4, "probability": 0.5}, {"id": "b", "error": "no word"}]
+    lines.write_text("".join(f"{json.dumps(row)}\n\n" for row in rows))
+    assert read_answers(official) == {"a": Prediction("x"), "b": Prediction("")}
+    assert read_answers(lines) == {"a": Prediction("x", 3, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("[1]", ["a list", "question id"]),
+        ('{"a": 1}', ["'a'", "the number 1"]),
+        ('{"id": "a", "answer": "x"}\n{"id": 3}', ["answer 2", "text id"]),
+        ('{"id": "a", "answer": "x"}\n{"id": "b"}', ["answer 2", "null", "answer"]),
+        ('{"id": "a", "answer": "x", "probability": 2}', ["probability", "from 0 to 1"]),
+        ('{"id": "a", "answer": "x", "probability": NaN}', ["probability", "from 0 to 1"]),
+        ('{"id": "a", "answer": "x", "start": -1}', ["start"]),
+        ("", ["empty"]),
+        ("{", ["JSON"]),
+    ],
+)
+def test_predictions_of_another_form_are_told(tmp_path, content, parts):
+    path = tmp_path / "answers.jsonl"
+    path.write_text(content)
+    with pytest.raises(UserError) as caught:
+        read_answers(path)
+    assert all(part in str(caught.value) for part in [str(path), *parts]), caught.value
+
+
+def test_predictions_for_other_data_are_told():
+    with pytest.raises(UserError, match="answers no question of tiny"):
+        judge("ours", DATA, {"other": Prediction("x")})
+
+
+# === Intervals ===
+
+
+def test_intervals_are_as_wide_as_the_normal_approximation_says():
+    questions, share = 2000, 0.3
+    values = np.zeros((1, questions))
+    values[0, : int(share * questions)] = 100.0
+    low, high = interval(resampled_means(values)[:, 0])
+    deviation = 100 * math.sqrt(share * (1 - share) / questions)
+    assert low == pytest.approx(30 - 1.96 * deviation, abs=0.3)
+    assert high == pytest.approx(30 + 1.96 * deviation, abs=0.3)
+
+
+def test_differences_are_of_the_same_resampled_questions():
+    random = np.random.default_rng(1)
+    first = random.integers(0, 2, 500) * 100.0
+    means = resampled_means(np.stack([first, first + 7.0]))
+    assert interval(means[:, 1] - means[:, 0]) == pytest.approx((7.0, 7.0))
+
+
+def test_the_table_has_every_group_and_sets_the_others_against_the_first():
+    ours, perfect = judged(), judge("perfect", DATA, {q.id: Prediction(q.answers[0].text) for q in DATA.questions})
+    rows = score_groups([ours, perfect], groupings(DATA))
+    for name in ("all", "answer_length", "question_length", "question_type", "passage_length"):
+        own = [row for row in rows if row["grouping"] == name]
+        assert sum(row["questions"] for row in own) == 2 * len(DATA.questions)
+        assert all(row["f1_above_first"] is None for row in own if row["predictions"] == "ours")
+        assert all(row["f1"] == 100.0 for row in own if row["predictions"] == "perfect")
+    whole = rows[1]
+    assert whole["f1_above_first"] == pytest.approx(100 - ours.f1.mean())
+    assert whole["f1_above_first_low"] < whole["f1_above_first"] < whole["f1_above_first_high"]
+
+
+# === Certainty ===
+
+
+def test_answers_of_like_probability_are_counted_together():
+    right = {f"Mill-{number}": 0.95 for number in range(2)}
+    found = judged(**right, **{"Mill-2": 1.0, "Lake-0": 0.05})
+    bins = certainty_bins(found)
+    # The eight missing answers are of probability 0.
+    assert [one.questions for one in bins] == [9, 3]
+    assert bins[1].probability == pytest.approx(100 * (0.95 + 0.95 + 1.0) / 3)
+    assert bins[1].exact_match == pytest.approx(100 / 3)
+    expected = (9 * 100 * 0.05 / 9 + 3 * abs(bins[1].probability - bins[1].exact_match)) / 12
+    assert calibration_error(bins) == pytest.approx(expected)
+
+
+def test_without_a_probability_nothing_is_said_of_certainty():
+    assert judged().probabilities is None
+    assert judged(**{"Mill-0": 0.5}).probabilities is None
+
+
+# === Errors ===
+
+
+def test_errors_are_in_order_and_right_answers_are_none():
+    found = judged(**{"Mill-0": 0.9, "Mill-1": 0.3, "Mill-2": 0.8, "Lake-0": 0.5})
+    assert DATA.questions[worst_answers(found, 50)[0]].id == "Mill-2"
+    assert 0 not in worst_answers(found, 50)
+    assert len(worst_answers(found, 3)) == 3
+    assert [DATA.questions[place].id for place in surest_errors(found, 3)] == ["Mill-2", "Lake-0", "Mill-1"]
+
+
+def test_truth_and_prediction_are_marked_in_the_passage_and_text_stays_text():
+    found = judge("ours", DATA, {"Mill-0": Prediction("by Anna", 23), "Lake-0": Prediction("<b>")})
+    text = errors(DATA, found, [0, 3])
+    assert 'was built <span class="predicted">by </span><span class="truth predicted">Anna</span>' in text
+    assert '<span class="truth"> Keld</span> in 1712.' in text
+    assert "<b>&lt;b&gt;</b>" in text
+    passage = re.search(r"<p>(The old mill.*?)</p>", text)[1]
+    assert re.sub("<[^>]+>", "", passage) == DATA.passages[0]
+
+
+# === The command ===
+
+
+def test_the_report_of_a_run(commands, tiny_run, tmp_path):
+    answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
+    flags = [f"--run_dir={tiny_run.path}", f"--input_file={tiny_run.dev}", f"--output_file={answers}"]
+    assert commands("predict", *flags).status == 0
+    question_id = json.loads(answers.read_text().splitlines()[0])["id"]
+    files = f"--predictions_files=ours={answers},{tiny_run.path / 'predictions.json'}"
+    looking = [f"--run_dir={tiny_run.path}", f"--question_id={question_id}"]
+    done = commands("analyze", f"--dataset={tiny_run.dev}", files, f"--output={out}", "--errors=2", *looking)
+    assert done.status == 0, done
+    assert re.search(r"^ours: EM \d+\.\d\d  F1 \d+\.\d\d$", done.stdout, re.MULTILINE)
+    with (out / "scores.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["predictions"] for row in rows[:2]] == ["ours", "predictions"]
+    pictures = {"by_answer_length", "by_question_length", "by_question_type", "by_passage_length", "certainty"}
+    assert {path.stem for path in out.glob("*.png")} == pictures
+    assert (out / "certainty.png").read_bytes().startswith(b"\x89PNG")
+    text = (out / "report.html").read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64") == len(pictures)
+    assert "http" not in text
+    assert "cross_attention" in (out / "question.html").read_text(encoding="utf-8")
+
+
+def test_mistakes_are_told(commands, tiny_run, tmp_path):
+    out, data = f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.dev}"
+    predictions = tiny_run.path / "predictions.json"
+    told(commands, "analyze", [out], ["--dataset is missing"])
+    told(commands, "analyze", [data], ["--output is missing"])
+    told(commands, "analyze", [data, out], ["--predictions_files", "--question_id"])
+    told(commands, "analyze", [data, out, "--run_dir=x"], ["--run_dir", "--question_id"])
+    told(commands, "analyze", [data, out, "--predictions_files=a=nowhere.json"], ["nowhere.json"])
+    told(commands, "analyze", [data, out, f"--predictions_files=a={predictions},a={predictions}"], ["same name"])
+    told(commands, "analyze", [data, out, "--predictions_files=a="], ["'a='", "NAME=FILE"])
+    other = write_squad(tmp_path / "other.json", ARTICLES[1:2])
+    told(commands, "analyze", [f"--dataset={other}", out, f"--predictions_files={predictions}"], ["no question"])
+    looking = [f"--run_dir={tiny_run.path}", "--question_id=none"]
+    told(commands, "analyze", [data, out, *looking], ["--question_id=none", "no such question"])
+    assert not list((tmp_path / "out").glob("*"))
