@@ -22,7 +22,11 @@ setup(
     python_requires=">=3.10",
     packages=packages,
     package_dir=package_dir,
-    package_data={"fabir_tf.pipelines": ["bundled/*"], "fabir_tf.export": ["serving/*"]},
+    package_data={
+        "fabir_tf.pipelines": ["bundled/*"],
+        "fabir_tf.export": ["serving/*"],
+        "fabir_tf.pretrained": ["**/*"],
+    },
     install_requires=[
         "absl-py",
         "importlib_resources",  # imported by tensorflow-datasets, missing from its requirements
@@ -64,6 +68,7 @@ setup(
             "fabir-predict = fabir_tf.commands.predict:run",
             "fabir-export = fabir_tf.commands.export:run",
             "fabir-compare = fabir_tf.commands.compare:run",
+            "fabir-pack = fabir_tf.commands.pack:run",
             "fabir-analyze = fabir_tf.commands.analyze:run",
         ]
     },

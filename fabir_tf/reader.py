@@ -19,6 +19,7 @@ from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.pipelines.windows import LONGEST_PASSAGE, merge_windows, window_offsets
 from fabir_tf.precision import dtype_policy
+from fabir_tf.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.run_directory import RunDirectory
 from fabir_tf.training_config import POLICIES
 
@@ -92,7 +93,8 @@ class Reader:
         """Loads the best checkpoint of a run.
 
         Args:
-            run_dir: what `fabir-train` wrote.
+            run_dir: what `fabir-train` or `fabir-pack` wrote, or the name of a reader that comes with the package
+                (`fabir_tf.pretrained.pretrained_readers()`).
             max_passage: passages of more tokens are read in overlapping windows.
             precision: the layers' dtype policy, whatever the run was trained with: "float32", "mixed_bfloat16" or
                 "mixed_float16". Softmax, norms and logits are float32 in each.
@@ -105,6 +107,8 @@ class Reader:
         """
         if precision not in POLICIES:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
+        if not os.path.exists(run_dir) and run_dir in pretrained_readers():
+            run_dir = pretrained_folder(run_dir)
         run = RunDirectory(run_dir)
         config = run.read_model_config()
         vectors = load_saved_vectors(run.vocabulary)

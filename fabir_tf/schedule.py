@@ -29,3 +29,36 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self):
         return {"d_model": self.d_model, "factor": self.factor, "warmup_steps": self.warmup_steps}
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that falls to nothing, linearly, at the end of the training.
+
+        rate(step) = before(step) * min(1, (last_step - step) / steps),   0 from last_step on
+
+    Args:
+        before: the rate without it, a schedule or a number.
+        last_step: steps of the whole training.
+        steps: over how many of them the rate falls.
+
+    Reference: Hu et al. 2024, MiniCPM, arXiv 2404.06395, section 4 (the gain comes while the rate falls).
+    """
+
+    def __init__(self, before: keras.optimizers.schedules.LearningRateSchedule | float, last_step: int, steps: float):
+        self.before = before
+        self.last_step = last_step
+        self.steps = steps
+
+    def __call__(self, step):
+        left = (self.last_step - ops.cast(step, "float32")) / self.steps
+        before = self.before(step) if callable(self.before) else self.before
+        return before * ops.clip(left, 0.0, 1.0)
+
+    def get_config(self):
+        before = keras.saving.serialize_keras_object(self.before)
+        return {"before": before, "last_step": self.last_step, "steps": self.steps}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"before": keras.saving.deserialize_keras_object(config["before"])})

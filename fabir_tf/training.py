@@ -29,7 +29,7 @@ from fabir_tf.precision import dtype_policy
 from fabir_tf.preparation import PreparedRun, prepare_run
 from fabir_tf.reader import Reader, set_frozen_table
 from fabir_tf.run_directory import RunDirectory
-from fabir_tf.schedule import WarmupSchedule
+from fabir_tf.schedule import Cooldown, WarmupSchedule
 from fabir_tf.training_config import DataOptions, TrainingConfig
 
 HISTORY = ("epoch", "step", "loss", "exact_match", "f1", "learning_rate", "seconds")
@@ -72,22 +72,27 @@ def train(
         resume,
         log,
     )
-    trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.vectors)
+    groups = length_groups(prepared.data.rows, prepared.training)
+    steps = groups.batches_per_epoch
+    trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.vectors, steps)
     vocabulary = prepared.data.vocabulary
     log(
         f"{_trainable(trainer):,} trainable parameters; {vocabulary.trainable_rows:,} trained words, "
         f"{vocabulary.character_rows:,} characters, {vocabulary.frozen_rows:,} word vectors"
     )
-    return _Session(prepared, trainer, log).run_epochs()
+    return _Session(prepared, trainer, groups, log).run_epochs()
 
 
-def compiled_model(config: ReaderConfig, training: TrainingConfig, vectors: WordVectors) -> PassageSharing:
+def compiled_model(
+    config: ReaderConfig, training: TrainingConfig, vectors: WordVectors, steps_per_epoch: int = 1
+) -> PassageSharing:
     """A model with first weights, its loss and optimizer.
 
     Args:
         config: the model's, with the vocabulary's sizes filled in.
         training: seed, optimizer, loss, precision.
         vectors: the frozen word vectors.
+        steps_per_epoch: by which a learning rate that falls at the end knows where that is.
 
     Returns:
         What is trained.
@@ -99,7 +104,7 @@ def compiled_model(config: ReaderConfig, training: TrainingConfig, vectors: Word
         model = build_model(config)
     set_frozen_table(model, vectors.table)
     optimizer = keras.optimizers.Adam(
-        training.learning_rate or WarmupSchedule(config.width, training.learning_rate_factor, training.warmup_steps),
+        _learning_rate(config, training, steps_per_epoch),
         training.adam_beta_1,
         training.adam_beta_2,
         training.adam_epsilon,
@@ -117,6 +122,13 @@ def compiled_model(config: ReaderConfig, training: TrainingConfig, vectors: Word
     borders = {name: np.array([[0, 1]]) for name in model.output}
     trainer.compute_loss(y=borders, y_pred={name: np.zeros((1, 2), "float32") for name in model.output})
     return trainer
+
+
+def _learning_rate(config: ReaderConfig, training: TrainingConfig, steps_per_epoch: int):
+    rate = training.learning_rate or WarmupSchedule(config.width, training.learning_rate_factor, training.warmup_steps)
+    if not training.cooldown_epochs:
+        return rate
+    return Cooldown(rate, training.epochs * steps_per_epoch, training.cooldown_epochs * steps_per_epoch)
 
 
 def targets_of(rows: EncodedRows, borders: np.ndarray) -> dict[str, np.ndarray]:
@@ -161,7 +173,9 @@ def _trainable(model: keras.Model) -> int:
 class _Session:
     """One process's share of a run: the state that a checkpoint holds, and what is done with it."""
 
-    def __init__(self, prepared: PreparedRun, trainer: PassageSharing, log: Callable[[str], None]):
+    def __init__(
+        self, prepared: PreparedRun, trainer: PassageSharing, groups: LengthGroups, log: Callable[[str], None]
+    ):
         self.run = prepared.run
         self.training = prepared.training
         self.rows = prepared.data.rows
@@ -175,8 +189,8 @@ class _Session:
         # `seconds` counts training time of the epoch at hand, over all the processes that worked on it.
         self.state = {"epoch": 0, "step": 0, "seconds": 0.0, "loss": None}
         self.state |= {"best_f1": -1.0, "best_epoch": 0, "epochs": []}
-        self.groups = length_groups(self.rows, self.training)
-        self.steps_per_epoch = self.groups.batches_per_epoch
+        self.groups = groups
+        self.steps_per_epoch = groups.batches_per_epoch
 
     def run_epochs(self) -> dict:
         if self.resuming:

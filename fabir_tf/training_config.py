@@ -3,7 +3,7 @@
 import dataclasses
 
 from fabir_tf.border_loss import SMOOTHINGS
-from fabir_tf.configuration import Config, setting
+from fabir_tf.configuration import Config, ConfigError, setting
 
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 BATCHINGS = ("questions", "passages")
@@ -14,13 +14,14 @@ class TrainingConfig(Config):
     """What a run trains on, and how; the defaults are the paper's (FABIR section IV, thesis table 5).
 
     Raises:
-        ConfigError: a value is out of its range.
+        ConfigError: a value is out of its range, or two values contradict each other.
     """
 
     dataset: str = setting(
         "auto",
         "Training data: a SQuAD JSON file, a TFDS name such as squad/v1.1, sample (bundled), or auto (SQuAD 1.1 "
-        "through TFDS where it is prepared or can be downloaded, else the sample)",
+        "through TFDS where it is prepared or can be downloaded, else the sample); several, separated by commas, are "
+        "one",
     )
     eval_dataset: str = setting(
         "",
@@ -51,6 +52,9 @@ class TrainingConfig(Config):
     learning_rate: float | None = setting(None, "Constant learning rate, in place of the warm-up schedule", low=1e-9)
     learning_rate_factor: float = setting(0.5, "Factor of the learning rate schedule", low=0.0)
     warmup_steps: int = setting(4000, "Steps in which the learning rate rises", low=1)
+    cooldown_epochs: float = setting(
+        0.0, "Epochs at the end of all over which the learning rate falls to nothing", low=0.0
+    )
     adam_beta_1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0.0, high=0.99999)
     adam_beta_2: float = setting(0.98, "Adam's decay of the gradient's square", low=0.0, high=0.99999)
     adam_epsilon: float = setting(1e-8, "Adam's epsilon", low=0.0)
@@ -70,6 +74,13 @@ class TrainingConfig(Config):
     deterministic: bool = setting(True, "Repeat exactly from one seed, also where that is slower (on a GPU)")
     dtype_policy: str = setting("float32", "Precision of the layers", choices=POLICIES)
     jit_compile: bool = setting(False, "Compile the training step with XLA")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.cooldown_epochs > self.epochs:
+            raise ConfigError(f"cooldown_epochs must be at most epochs={self.epochs}, found {self.cooldown_epochs}")
+        if self.cooldown_epochs and self.max_minutes is not None:
+            raise ConfigError("cooldown_epochs needs to know the last epoch, which max_minutes leaves open")
 
 
 @dataclasses.dataclass(frozen=True)

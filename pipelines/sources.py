@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import Answer, Question, SquadData, read_squad
+from fabir_tf.pipelines.squad import Answer, Question, SquadData, join, read_squad
 
 AUTO = "auto"
 SAMPLE = "sample"
@@ -37,7 +37,8 @@ def load_dataset(
         spec: "sample" for the bundled sample; the path of a SQuAD JSON file; the name of a dataset of TensorFlow
             Datasets with SQuAD's features, as "squad/v1.1" or "squad/v2.0"; or "auto" for squad/v1.1 where it is
             prepared or can be prepared, and the bundled sample elsewhere. What "auto" means is settled once per
-            process, so that training and evaluation never mix two datasets.
+            process, so that training and evaluation never mix two datasets. Several of them, separated by commas, are
+            one dataset.
         split: "train" or "dev", which is "validation" in TensorFlow Datasets; a JSON file is read whole for either.
         tfds_data_dir: where prepared datasets are kept; None for the default of TensorFlow Datasets.
         tfds_manual_dir: a folder with the official files (train-v1.1.json and dev-v1.1.json for squad/v1.1), to prepare
@@ -49,19 +50,25 @@ def load_dataset(
         The questions, each passage held once.
 
     Raises:
-        UserError: the dataset does not exist, cannot be read, or can be neither prepared nor downloaded.
+        UserError: a dataset does not exist, cannot be read, or can be neither prepared nor downloaded; or two of them
+            have a question of the same id.
     """
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
     try:
-        return _load(spec, split, tfds_data_dir, tfds_manual_dir, log)
+        return join([_load(part, split, tfds_data_dir, tfds_manual_dir, log) for part in _parts(spec)])
     except UserError as error:
         raise UserError(str(error).replace("--dataset=", f"{flag}=")) from error
 
 
 def names_file(spec: str) -> bool:
-    """Whether `load_dataset` reads this as the path of a JSON file, which holds one split and not two."""
-    return spec.endswith(".json") or Path(spec).is_file()
+    """Whether `load_dataset` reads some of this as the path of a JSON file, which holds one split and not two."""
+    return any(part.endswith(".json") or Path(part).is_file() for part in _parts(spec))
+
+
+def _parts(spec: str) -> list[str]:
+    # A file's name may hold a comma.
+    return [spec] if Path(spec).exists() else spec.split(",")
 
 
 def data_from_rows(rows: Iterable[Mapping[str, Any]], name: str) -> SquadData:

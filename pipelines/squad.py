@@ -1,8 +1,8 @@
 """Questions, passages and answers, read from SQuAD JSON with a clear sentence for every mistake."""
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fabir_tf.pipelines.errors import UserError
@@ -125,6 +125,34 @@ def check_offsets(data: SquadData) -> None:
     if wrong:
         count = f"{len(wrong)} of {len(pairs)} answers are off"
         raise UserError(f"{data.name}: {_describe_offset(data, *wrong[0])}; {count}.")
+
+
+def join(parts: Sequence[SquadData]) -> SquadData:
+    """Makes one dataset of several, one after the other.
+
+    Args:
+        parts: at least one; a single one is returned as it is.
+
+    Returns:
+        All passages and questions, under the joined names.
+
+    Raises:
+        UserError: two parts have a question of the same id.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first_with: dict[str, str] = {}
+    passages, titles, questions = [], [], []
+    for part in parts:
+        for question in part.questions:
+            if question.id in first_with:
+                found = f"{first_with[question.id]} and {part.name} both have the question {question.id!r}"
+                raise UserError(f"{found}, expected different ones.")
+            first_with[question.id] = part.name
+        questions += [replace(question, passage=question.passage + len(passages)) for question in part.questions]
+        passages += part.passages
+        titles += part.titles
+    return SquadData(",".join(part.name for part in parts), tuple(passages), tuple(titles), tuple(questions))
 
 
 def hold_out(data: SquadData, every: int = 10) -> tuple[SquadData, SquadData]:

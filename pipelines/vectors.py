@@ -23,6 +23,7 @@ BUNDLED = Path(__file__).with_name("bundled") / "vectors.npz"
 TABLE_FILE = "vectors.npy"
 WORDS_FILE = "vectors_words.txt"
 NOTE_FILE = "vectors.json"
+PACKED_FILE = "vectors.npz"
 
 _LONGEST_LINE = 1 << 20
 _LARGEST = float(np.finfo(np.float16).max)
@@ -139,7 +140,7 @@ def quantise_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         int8 (n, d) and the scales, float16 (n,).
     """
     table = np.asarray(table, np.float32)
-    scales = (np.abs(table).max(axis=1) / 127).astype(np.float16)
+    scales = (np.abs(table).max(axis=1, initial=0) / 127).astype(np.float16)
     # Divided by the scale as it is stored, so that its rounding to float16 costs nothing; a zero row keeps zeros.
     divisors = np.where(scales > 0, scales, 1).astype(np.float32)
     return np.clip(np.rint(table / divisors[:, None]), -127, 127).astype(np.int8), scales
@@ -182,11 +183,24 @@ def save_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None:
         stream.write(json.dumps(note).encode())
 
 
+def save_packed_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None:
+    """Writes vectors as one small file, each number in 8 bits.
+
+    Args:
+        vectors: what to write.
+        folder: made if it does not exist.
+    """
+    quantised, scales = quantise_rows(vectors.table)
+    words = np.bytes_("\n".join(vectors.words).encode())
+    with replacing(Path(folder) / PACKED_FILE) as stream:
+        np.savez_compressed(stream, words=words, quantised=quantised, scales=scales)
+
+
 def load_saved_vectors(folder: str | os.PathLike) -> WordVectors:
     """Opens the vectors of a run's folder; the table is mapped from disk, so it costs memory only where it is read.
 
     Args:
-        folder: where `save_vectors` wrote.
+        folder: where `save_vectors` wrote, or `save_packed_vectors`, whose table is in memory.
 
     Returns:
         The vectors, with a read-only table.
@@ -195,6 +209,8 @@ def load_saved_vectors(folder: str | os.PathLike) -> WordVectors:
         UserError: if a file is missing or damaged, or the files do not belong together.
     """
     folder = Path(folder)
+    if (folder / PACKED_FILE).exists():
+        return WordVectors(*_npz_rows(folder / PACKED_FILE), str(folder / PACKED_FILE))
     words = load_saved_words(folder)
     path = folder / TABLE_FILE
     try:
@@ -224,7 +240,10 @@ def load_saved_words(folder: str | os.PathLike) -> list[str]:
     Raises:
         UserError: if the file is missing or damaged.
     """
-    path = Path(folder) / WORDS_FILE
+    folder = Path(folder)
+    if (folder / PACKED_FILE).exists():
+        return _npz_rows(folder / PACKED_FILE)[0]
+    path = folder / WORDS_FILE
     try:
         return path.read_bytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
     except FileNotFoundError:
@@ -380,15 +399,19 @@ def _read_fasttext(path: Path, kept: _Kept) -> np.ndarray:
 
 
 def _read_npz(path: Path, kept: _Kept) -> np.ndarray:
-    arrays = _open_npz(path)
-    words = _npz_words(path, arrays)
-    table = _npz_table(path, arrays)
-    if len(words) != len(table):
-        raise UserError(f"{path}: found {len(words)} words and {len(table)} vectors, expected as many of both.")
+    words, table = _npz_rows(path)
     if not words:
         raise UserError(f"{path}: found no vectors, expected at least one word and its vector.")
     rows = [row for row, word in enumerate(words) if kept.add(word.lower())]
     return table if len(rows) == len(table) else table[rows]
+
+
+def _npz_rows(path: Path) -> tuple[list[str], np.ndarray]:
+    arrays = _open_npz(path)
+    words, table = _npz_words(path, arrays), _npz_table(path, arrays)
+    if len(words) != len(table):
+        raise UserError(f"{path}: found {len(words)} words and {len(table)} vectors, expected as many of both.")
+    return words, table
 
 
 def _open_npz(path: Path) -> dict[str, np.ndarray]:

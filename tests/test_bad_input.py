@@ -128,7 +128,7 @@ def test_flags(commands, files, command, arguments, parts):
     [
         ("train", "", "--run_dir is missing"),
         ("train", "--run_dir=", "--run_dir is missing"),
-        ("evaluate", "", ["--run_dir or --predictions_file", "neither"]),
+        ("evaluate", "", ["--run_dir", "--model", "--predictions_file", "neither"]),
         ("evaluate", "--run_dir=run --predictions_file=texts.json --dataset=dev.json", ["both", "--predictions_file"]),
         ("evaluate", "--run_dir=run", "--dataset is missing"),
         ("evaluate", "--predictions_file=texts.json --dataset=", "--dataset is missing"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fabir_tf.schedule import WarmupSchedule
+from fabir_tf.schedule import Cooldown, WarmupSchedule
 
 
 def rate(step, d_model, factor, warmup_steps):
@@ -47,3 +47,18 @@ def test_schedule_comes_back_from_its_configuration():
     assert isinstance(clone, WarmupSchedule)
     assert clone.get_config() == {"d_model": 30, "factor": 0.7, "warmup_steps": 12}
     assert float(clone(40)) == float(schedule(40))
+
+
+@pytest.mark.parametrize(("step", "share"), [(0, 1), (69, 1), (70, 1), (85, 0.5), (99, 1 / 30), (100, 0), (5000, 0)])
+def test_the_rate_falls_to_nothing_at_the_end(step, share):
+    schedule = Cooldown(WarmupSchedule(20, 2.0, 7), 100, 30.0)
+    np.testing.assert_allclose(float(schedule(step)), share * rate(step, 20, 2.0, 7), rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(float(Cooldown(0.01, 100, 30.0)(step)), share * 0.01, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("before", [WarmupSchedule(30, 0.7, 12), 0.02])
+def test_cooldown_comes_back_from_its_configuration(before):
+    schedule = Cooldown(before, 90, 20.0)
+    clone = keras.saving.deserialize_keras_object(json.loads(json.dumps(keras.saving.serialize_keras_object(schedule))))
+    assert isinstance(clone, Cooldown)
+    assert float(clone(75)) == float(schedule(75)) > 0

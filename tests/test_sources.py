@@ -353,3 +353,22 @@ def test_the_probe_does_not_wait_for_a_slow_name_server(probe):
     assert not probe(hang, seconds=0.05)
     assert time.monotonic() - begun < 30
     released.set()
+
+
+def test_several_datasets_are_one(tmp_path):
+    paths = [tmp_path / name for name in ("train.json", "dev.json", "train,dev.json")]
+    for path, split in zip(paths, ("train", "dev", "train"), strict=True):
+        path.write_text(squad_json(split))
+    both = sources.load_dataset(f"{paths[0]},{paths[1]}", "train")
+    assert [question.id for question in both.questions] == ["q1", "q2", "q3", "d1"]
+    # A file's name may hold a comma.
+    assert len(sources.load_dataset(str(paths[2]), "train").questions) == 3
+    with pytest.raises(UserError, match=r"nowhere\.json"):
+        sources.load_dataset(f"{paths[0]},{tmp_path}/nowhere.json", "dev")
+    with pytest.raises(UserError, match="both have the question 'q1'"):
+        sources.load_dataset(f"{paths[0]},{paths[0]}", "train")
+
+
+def test_a_file_among_several_datasets_holds_one_split():
+    assert sources.names_file("sample,train.json")
+    assert not sources.names_file("sample,squad/v1.1")

@@ -353,3 +353,24 @@ def test_official_files(name, articles, passages, questions):
     assert not set(train.titles) & set(dev.titles)
     assert len(train.questions) + len(dev.questions) == questions
     assert [record.id for record in read_records(path)] == ids(data)
+
+
+def test_parts_are_joined_one_after_the_other():
+    first = squad.squad_from_json(content(question("a"), question("b")), "first")
+    second = squad.squad_from_json(content(question("c", (("Bob", 0),)), context="Bob.", title="Bob"), "second")
+    joined = squad.join([first, second])
+    assert joined.name == "first,second"
+    assert [(q.id, joined.passages[q.passage], joined.titles[q.passage]) for q in joined.questions] == [
+        ("a", PASSAGE, "Ada"),
+        ("b", PASSAGE, "Ada"),
+        ("c", "Bob.", "Bob"),
+    ]
+    assert joined.questions[2].answers == (Answer("Bob", 0),)
+    assert squad.join([first]) is first
+
+
+def test_parts_with_a_question_of_the_same_id_are_not_joined():
+    first, second = (squad.squad_from_json(content(question("a")), name) for name in ("first", "second"))
+    assert failure(squad.join, [first, second]) == (
+        "first and second both have the question 'a', expected different ones."
+    )

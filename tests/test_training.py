@@ -20,6 +20,7 @@ from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 from fabir_tf import checkpoint, training
 from fabir_tf.backends import backend
 from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.configuration import ConfigError
 from fabir_tf.evaluation import predictions_of
 from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
@@ -474,6 +475,27 @@ def test_the_learning_rate_may_be_constant():
     assert float(optimizer.learning_rate) == pytest.approx(0.002)
     optimizer.iterations.assign(5000)
     assert float(optimizer.learning_rate) == pytest.approx(0.002)
+
+
+def test_the_learning_rate_falls_over_the_last_epochs():
+    settings = TrainingConfig(learning_rate=0.002, epochs=10, cooldown_epochs=2.5)
+    optimizer = training.compiled_model(CONFIG, settings, NO_VECTORS, steps_per_epoch=40).optimizer
+    for step, expected in ((300, 0.002), (350, 0.001), (400, 0.0)):
+        optimizer.iterations.assign(step)
+        assert float(optimizer.learning_rate) == pytest.approx(expected)
+
+
+def test_a_run_cools_down_at_its_own_end(files, tmp_path):
+    """Six steps an epoch: at the end of the second of two, the rate is nothing; with a third, it falls then."""
+    run, settings = tmp_path / "run", {"learning_rate": 0.002, "cooldown_epochs": 1.0}
+    short = train_tiny(run, files.data | settings | {"epochs": 2})
+    assert [row["learning_rate"] for row in short["epochs"]] == pytest.approx([0.002, 0.002, 0.0])
+    longer = train_tiny(run, files.data | settings | {"epochs": 3}, resume=True)
+    assert longer["epochs"][3]["learning_rate"] == pytest.approx(0.0)
+    with pytest.raises(ConfigError, match="cooldown_epochs"):
+        TrainingConfig(epochs=2, cooldown_epochs=3)
+    with pytest.raises(ConfigError, match="max_minutes"):
+        TrainingConfig(cooldown_epochs=3, max_minutes=5)
 
 
 def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path):

@@ -27,15 +27,15 @@ def define_flags() -> None:
     flags.DEFINE_list("predictions_files", [], text)
     flags.DEFINE_string("output", None, "Folder for what is written.")
     flags.DEFINE_integer("errors", 50, "Errors of each kind in the report.", lower_bound=0)
-    flags.DEFINE_string("run_dir", None, "With question_id: run whose best checkpoint is looked into.")
-    flags.DEFINE_string("question_id", None, "With run_dir: the question of the dataset that it answers.")
-    cli.define_reading_flags()
+    flags.DEFINE_string("question_id", None, "Question of the dataset, to look into a reader while it answers it.")
+    cli.define_reader_flags("is looked into, with question_id")
     cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Reads, judges and writes."""
-    _expect_flags(values)
+    reader_folder = cli.reader_folder(values)
+    _expect_flags(values, reader_folder)
     # Brings TensorFlow, which a mistake in the flags need not wait for.
     from fabir_tf.analysis.write import NO_PICTURES, has_pictures, write_analysis, write_inspection
 
@@ -58,18 +58,18 @@ def main(values: flags.FlagValues) -> None:
     if values.question_id:
         from fabir_tf.reader import Reader
 
-        reader = Reader.load(values.run_dir, values.max_passage, values.precision)
+        reader = Reader.load(reader_folder, values.max_passage, values.precision)
         write_inspection(folder, data, reader, values.question_id)
 
 
-def _expect_flags(values: flags.FlagValues) -> None:
+def _expect_flags(values: flags.FlagValues, reader_folder: str | None) -> None:
     for name in ("dataset", "output"):
         if not values[name].value:
             raise UserError(f"--{name} is missing: name {'the questions' if name == 'dataset' else 'a folder'}")
-    if bool(values.run_dir) != bool(values.question_id):
-        raise UserError("--run_dir and --question_id go together, found one of them")
+    if bool(reader_folder) != bool(values.question_id):
+        raise UserError("--run_dir (or --model) and --question_id go together, found one of them")
     if not values.predictions_files and not values.question_id:
-        raise UserError("expected --predictions_files, or --run_dir with --question_id, found neither")
+        raise UserError("expected --predictions_files, or --run_dir (or --model) with --question_id, found neither")
 
 
 def _named(text: str) -> tuple[str, str]:

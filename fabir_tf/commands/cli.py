@@ -17,6 +17,7 @@ from fabir_tf.pipelines.files import WriteError, naming
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.pipelines.windows import LONGEST_PASSAGE
 from fabir_tf.prepared_data import prepared_settings
+from fabir_tf.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
@@ -136,11 +137,37 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
-def define_reading_flags() -> None:
-    """Flags that say how a trained reader reads."""
+def define_reader_flags(purpose: str) -> None:
+    """Flags that name a trained reader, and say how it reads.
+
+    Args:
+        purpose: what becomes of the reader, for the help.
+    """
+    flags.DEFINE_string("run_dir", None, f"Run whose best checkpoint {purpose}.")
+    text = f"Reader that comes with the package and {purpose}, in place of a run"
+    flags.DEFINE_string("model", None, f"{text}: {', '.join(pretrained_readers()) or 'none yet'}.")
     text = "Passages of more tokens are read in overlapping windows."
     flags.DEFINE_integer("max_passage", 512, text, lower_bound=1, upper_bound=LONGEST_PASSAGE)
     flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, whatever the run was trained with.")
+
+
+def reader_folder(values: flags.FlagValues) -> str | None:
+    """Where the reader of --run_dir or --model is; None where neither is given.
+
+    Args:
+        values: the flags of `define_reader_flags`.
+
+    Raises:
+        UserError: both are given, or there is no such reader.
+    """
+    if values.run_dir and values.model:
+        raise UserError("expected either --run_dir or --model, found both")
+    if not values.model:
+        return values.run_dir
+    if values.model not in pretrained_readers():
+        known = ", ".join(pretrained_readers()) or "none in this installation"
+        raise UserError(f"--model={values.model}: no such reader comes with the package, expected one of: {known}")
+    return str(pretrained_folder(values.model))
 
 
 def define_data_flags() -> None:

@@ -24,29 +24,29 @@ from fabir_tf.pipelines.squad_metrics import missing_predictions, read_no_answer
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is scored.")
+    cli.define_reader_flags("is scored")
     flags.DEFINE_string("predictions_file", None, "Predictions to score instead of a run: JSON, question id to text.")
     flags.DEFINE_string("no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to doubt.")
     flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
     flags.DEFINE_string("output_file", None, "Where to write the run's predictions, in the official format.")
     flags.DEFINE_string("report_file", None, "Where to write the figures, as JSON.")
-    cli.define_reading_flags()
     cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Scores and writes what was asked for."""
-    if bool(values.run_dir) == bool(values.predictions_file):
-        raise UserError("expected either --run_dir or --predictions_file, found both or neither")
+    folder = cli.reader_folder(values)
+    if bool(folder) == bool(values.predictions_file):
+        raise UserError("expected either --run_dir (or --model) or --predictions_file, found both or neither")
     if not values.dataset:
         raise UserError("--dataset is missing: name the data to score on")
-    if values.run_dir and values.no_answer_file:
-        raise UserError("--no_answer_file belongs to --predictions_file, found it with --run_dir")
+    if folder and values.no_answer_file:
+        raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
     if values.predictions_file and values.output_file:
-        raise UserError("--output_file belongs to --run_dir, found it with --predictions_file")
+        raise UserError("--output_file belongs to --run_dir or --model, found it with --predictions_file")
     for flag in ("output_file", "report_file"):
         _check_output(values, flag)
-    report = _score_run(values) if values.run_dir else _score_file(values)
+    report = _score_reader(values, folder) if folder else _score_file(values)
     text = json.dumps(report, indent=2)
     if values.report_file:
         write_text(values.report_file, text + "\n")
@@ -83,10 +83,10 @@ def _score_file(values: flags.FlagValues) -> dict:
     return score(data, predictions, doubts) | {"missing": len(missing_predictions(data, predictions))}
 
 
-def _score_run(values: flags.FlagValues) -> dict:
+def _score_reader(values: flags.FlagValues, folder: str) -> dict:
     from fabir_tf.reader import Reader
 
-    reader = Reader.load(values.run_dir, values.max_passage, values.precision)
+    reader = Reader.load(folder, values.max_passage, values.precision)
     data = _load(values)
     tokenised = tokenise(data, cli.data_options(values).cache_dir, cli.to_stderr)
     tokens = [tokenised.texts.tokens_of(passage) for passage in range(len(data.passages))]

@@ -20,13 +20,12 @@ NONE = "none"
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is exported.")
+    cli.define_reader_flags("is exported")
     flags.DEFINE_string("export_dir", None, "Folder that a server watches; a version is written into it.")
     flags.DEFINE_integer(
         "version", None, "Number of the version; the one after the latest when not given.", lower_bound=1
     )
     flags.DEFINE_integer("n_best", 5, "Spans given per question.", lower_bound=1, upper_bound=100)
-    cli.define_reading_flags()
     flags.DEFINE_string(
         "calibration_dataset",
         None,
@@ -38,17 +37,21 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
-    for flag, meaning in (("run_dir", "the folder of a trained run"), ("export_dir", "the folder of the exports")):
-        if not values[flag].value:
-            raise UserError(f"--{flag} is missing: name {meaning}")
+    run_dir = cli.reader_folder(values)
+    if not run_dir:
+        raise UserError(
+            "--run_dir is missing: name the folder of a trained run, or a reader of the package with --model"
+        )
+    if not values.export_dir:
+        raise UserError("--export_dir is missing: name the folder of the exports")
     from fabir_tf.export.calibration import calibrate
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reader import Reader
 
     # What is wrong is told now, and not after the calibration, which may take minutes.
     folder = version_folder(values.export_dir, values.version)
-    data = _held_out(values)
-    reader = Reader.load(values.run_dir, values.max_passage, values.precision)
+    data = _held_out(values, run_dir)
+    reader = Reader.load(run_dir, values.max_passage, values.precision)
     expect_writable(folder)
     calibration = calibrate(reader, data, cli.show_progress) if data else None
     if calibration:
@@ -60,7 +63,7 @@ def main(values: flags.FlagValues) -> None:
         print(folder)
 
 
-def _held_out(values: flags.FlagValues) -> SquadData | None:
+def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     """The questions to calibrate on."""
     name = values.calibration_dataset
     if name == NONE:
@@ -69,10 +72,10 @@ def _held_out(values: flags.FlagValues) -> SquadData | None:
     places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir, "log": cli.to_stderr}
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **places)
-    training = RunDirectory(values.run_dir).read_config()["training"]
+    training = RunDirectory(run_dir).read_config()["training"]
     if training.get("eval_dataset") or not names_file(training.get("dataset", "")):
         raise UserError(
-            f"--calibration_dataset is missing: the run {values.run_dir} has set no article aside, so name questions "
+            f"--calibration_dataset is missing: the run {run_dir} has set no article aside, so name questions "
             f"that it was not trained on, or {NONE}"
         )
     return hold_out(load_dataset(training["dataset"], "train", **places))[1]

@@ -28,19 +28,21 @@ CHUNK = 1024
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint answers.")
+    cli.define_reader_flags("answers")
     flags.DEFINE_string("question", None, "The question, with --passage.")
     flags.DEFINE_string("passage", None, "The text that holds the answer, with --question.")
     flags.DEFINE_string("input_file", None, "SQuAD-like JSON or JSON lines instead; - is standard input.")
     flags.DEFINE_string("output_file", None, "Where to write the answers; standard output when empty.")
     flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1, upper_bound=1000)
-    cli.define_reading_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Reads the questions, answers them and writes the answers."""
-    if not values.run_dir:
-        raise UserError("--run_dir is missing: name the folder of a trained run")
+    folder = cli.reader_folder(values)
+    if not folder:
+        raise UserError(
+            "--run_dir is missing: name the folder of a trained run, or a reader of the package with --model"
+        )
     asked = values.question is not None or values.passage is not None
     if asked == (values.input_file is not None):
         raise UserError("expected either --question with --passage, or --input_file")
@@ -53,7 +55,7 @@ def main(values: flags.FlagValues) -> None:
     records = [_asked_record(values)] if asked else _input_records(values.input_file)
     from fabir_tf.reader import Reader
 
-    reader = Reader.load(values.run_dir, values.max_passage, values.precision)
+    reader = Reader.load(folder, values.max_passage, values.precision)
     written, failed = 0, 0
     with _output(values.output_file) as file:
         for line in _answers(reader, records, values.n_best):

@@ -1,0 +1,42 @@
+"""Writes a trained reader as one small folder, to be copied anywhere and read with --run_dir as a run is.
+
+    fabir-pack --run_dir=runs/base --output=my-reader --words=100000
+
+A run keeps all of its word vectors, 80 MB for those of GloVe 6B; here the commonest are kept, each number in 8 bits.
+"""
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import naming
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is packed.")
+    flags.DEFINE_string("output", None, "Folder to write.")
+    flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the commonest ones.", lower_bound=0)
+
+
+def main(values: flags.FlagValues) -> None:
+    """Packs the reader."""
+    for flag, meaning in (("run_dir", "the folder of a trained run"), ("output", "the folder to write")):
+        if not values[flag].value:
+            raise UserError(f"--{flag} is missing: name {meaning}")
+    from fabir_tf.packing import pack
+
+    folder = pack(values.run_dir, values.output, values.words)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    with naming("standard output"):
+        print(f"{folder}: {size / 1e6:.1f} MB")
+
+
+def run() -> None:
+    """Entry point of `fabir-pack`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

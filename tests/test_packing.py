@@ -1,0 +1,129 @@
+"""A trained reader as one small folder: what is kept, what is told, and the readers that come with the package."""
+
+import json
+
+import numpy as np
+import pytest
+from test_bad_input import told
+from tiny import CONFIG
+
+from fabir_tf import packing, pretrained
+from fabir_tf.checkpoint import save_checkpoint
+from fabir_tf.models import build_model
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.vectors import (
+    WordVectors,
+    dequantise_rows,
+    load_saved_vectors,
+    load_saved_words,
+    quantise_rows,
+    save_packed_vectors,
+    save_vectors,
+)
+from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.reader import Reader, set_frozen_table
+from fabir_tf.run_directory import RunDirectory
+from fabir_tf.training_config import TrainingConfig
+
+WORDS = ["the", "mill", "was", "built", "by", "anna", "keld", "who", "?", "."]
+QUESTION, PASSAGE = "Who built the mill?", "The mill was built by Anna Keld."
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of an untrained reader with word vectors."""
+    run = RunDirectory(tmp_path / "run")
+    table = np.random.default_rng(3).normal(size=(len(WORDS), CONFIG.word_dim)).astype(np.float16)
+    vectors = WordVectors(WORDS, table, "/somewhere/glove.txt")
+    vocabulary = Vocabulary(("frobnicate",), tuple("abcdefghijklmnopqrstuvwxyz"), WORDS)
+    config = CONFIG.replace(
+        trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, frozen_words=len(WORDS)
+    )
+    save_vectors(vectors, run.vocabulary)
+    vocabulary.save(run.vocabulary)
+    model = build_model(config)
+    save_checkpoint(run.best, model, {}, optimizer=False)
+    training = TrainingConfig(dataset="/secret/place/train.json,/secret/more.json", vectors="/secret/glove.txt")
+    run.write_config(config, training, {"train": "1", "eval": "2"})
+    return run
+
+
+def test_a_packed_reader_answers_as_the_run_does_with_vectors_of_8_bits(run, tmp_path):
+    packed = Reader.load(packing.pack(run.path, tmp_path / "packed", 100))
+    whole = Reader.load(run.path)
+    table = load_saved_vectors(run.vocabulary).table
+    set_frozen_table(whole.model, dequantise_rows(*quantise_rows(table)))
+    for reader in (packed, whole):
+        assert reader.config.frozen_words == len(WORDS)
+    answers = [reader.answer(QUESTION, PASSAGE, n_best=5) for reader in (packed, whole)]
+    assert answers[0] == answers[1]
+    assert not (tmp_path / "packed" / "vocabulary" / "vectors.npy").exists()
+
+
+def test_the_commonest_words_are_kept_and_the_others_are_unknown(run, tmp_path):
+    packed = Reader.load(packing.pack(run.path, tmp_path / "packed", 4))
+    assert packed.config.frozen_words == 4
+    ids = packed.vocabulary.word_ids(["frobnicate", *WORDS])
+    assert ids.tolist() == [2, 3, 4, 5, 6, 1, 1, 1, 1, 1, 1]
+    assert load_saved_words(tmp_path / "packed" / "vocabulary") == WORDS[:4]
+    assert packed.answer(QUESTION, PASSAGE).text in PASSAGE
+
+
+def test_nothing_is_told_of_the_machine_that_trained(run, tmp_path):
+    packed = packing.pack(run.path, tmp_path / "packed", 4)
+    text = (packed / "config.json").read_text()
+    assert "/" not in text
+    assert json.loads(text)["training"]["dataset"] == "train.json,more.json"
+
+
+def test_a_reader_is_not_written_over_another(run, tmp_path):
+    packing.pack(run.path, tmp_path / "packed", 4)
+    with pytest.raises(UserError, match="already holds a reader"):
+        packing.pack(run.path, tmp_path / "packed", 4)
+
+
+def test_a_run_that_is_not_whole_leaves_nothing(run, tmp_path):
+    run.best.unlink()
+    with pytest.raises(UserError, match=r"best\.npz: no such checkpoint"):
+        packing.pack(run.path, tmp_path / "packed", 4)
+    assert not (tmp_path / "packed").exists()
+
+
+def test_packed_vectors_are_within_half_a_step(tmp_path):
+    table = np.random.default_rng(4).normal(size=(50, 12)).astype(np.float16)
+    save_packed_vectors(WordVectors([f"w{number}" for number in range(50)], table, "x"), tmp_path)
+    found = load_saved_vectors(tmp_path)
+    assert found.words[7] == "w7"
+    steps = np.abs(table.astype(np.float64)).max(axis=1, keepdims=True) / 127
+    # Half a step, and what the rounding to float16 adds.
+    assert (np.abs(found.table.astype(np.float64) - table) <= 0.5 * steps + 2e-3 * np.abs(table) + 1e-4).all()
+
+
+def test_a_run_without_vectors_is_packed_too(commands, tiny_run, tmp_path):
+    done = commands("pack", f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}")
+    assert done.status == 0 and "MB" in done.stdout, done
+    asked = (f"--question={QUESTION}", f"--passage={PASSAGE}")
+    answers = [commands("predict", f"--run_dir={folder}", *asked) for folder in (tiny_run.path, tmp_path / "packed")]
+    assert answers[0].stdout == answers[1].stdout != ""
+    told(commands, "pack", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"], ["already holds"])
+    told(commands, "pack", ["--output=x"], ["--run_dir is missing"])
+    told(commands, "pack", ["--run_dir=x"], ["--output is missing"])
+    told(commands, "pack", ["--run_dir=nowhere", "--output=x"], ["nowhere", "no run"])
+
+
+def test_a_reader_of_the_package_is_known_by_its_name(run, tmp_path, monkeypatch):
+    packing.pack(run.path, tmp_path / "readers" / "tiny", 4)
+    monkeypatch.setattr(pretrained, "_FOLDER", tmp_path / "readers")
+    assert pretrained.pretrained_readers() == ["tiny"]
+    assert Reader.load("tiny").config.frozen_words == 4
+    monkeypatch.chdir(tmp_path / "readers")
+    (tmp_path / "readers" / "tiny" / "config.json").unlink()
+    with pytest.raises(UserError, match="found no run"):
+        # A folder of that name is meant before it.
+        Reader.load("tiny")
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "export", "analyze"])
+def test_an_unknown_reader_of_the_package_is_told(commands, command):
+    told(commands, command, ["--model=none-such"], ["--model=none-such", "expected one of"])
+    told(commands, command, ["--model=none-such", "--run_dir=x"], ["either --run_dir or --model"])
