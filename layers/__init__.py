@@ -24,6 +24,7 @@ from fabir_tf.layers.span_decoder import SpanDecoder
 from fabir_tf.layers.start_conditioned_selector import StartConditionedSelector
 from fabir_tf.layers.summed_character_embedding import SummedCharacterEmbedding
 from fabir_tf.layers.word_embedding import WordEmbedding
+from fabir_tf.layers.word_match import WordMatch
 from fabir_tf.layers.word_table import WordTable
 
 # Heads that turn the processed passage into start and end logits, by their name in a configuration.
@@ -55,5 +56,6 @@ __all__ = [
     "StartConditionedSelector",
     "SummedCharacterEmbedding",
     "WordEmbedding",
+    "WordMatch",
     "WordTable",
 ]

@@ -66,7 +66,7 @@ def test_a_flag_file_is_one_that_train_takes(path, monkeypatch):
 def test_the_twelve_rows_of_the_table_and_the_rest_are_there():
     rows = [path.stem for path in FILES if "Thesis table 6" in path.read_text()]
     assert len(rows) == 12
-    assert len(FILES) == 23
+    assert len(FILES) == 24
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,7 @@ def test_the_twelve_rows_of_the_table_and_the_rest_are_there():
         {"attention_kernel": "none"},
         {"attention_depthwise": True},
         {"cross_attention": "row"},
+        {"word_match": True},
         {"selector": "linear"},
         {"selector_kernel": 1},
         {"min_frequency": 1e-3},
@@ -99,6 +100,17 @@ def test_without_characters_none_is_read():
     _, model = logits_of({"character_filters": 0})
     assert "character_embedding" not in [layer.name for layer in model.layers]
     assert model.get_layer("highway").weights[0].shape[0] == CONFIG.word_dim
+
+
+def test_matches_are_told_after_the_reduction():
+    _, model = logits_of({"word_match": True})
+    _, published = logits_of({})
+    assert model.count_params() - published.count_params() == 3 * CONFIG.d_model
+    words = {"passage_words": [[2, 3, 4]], "question_words": [[4, 5]]}
+    characters = {name.replace("words", "characters"): np.ones((*np.shape(ids), 20)) for name, ids in words.items()}
+    inputs = {name: np.array(ids, "int32") for name, ids in (words | characters).items()}
+    found = model.get_layer("word_match")(**inputs)
+    np.testing.assert_array_equal(np.asarray(found[0])[0, :, 0], [0, 0, 1])
 
 
 def test_the_matrix_takes_the_place_of_the_layer():

@@ -9,7 +9,7 @@ from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.models.reader_config import CharacterReaderConfig
-from fabir_tf.models.texts import TEXTS, text_inputs
+from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,9 @@ class FabirConfig(CharacterReaderConfig):
         "First weights of the cross-attention: matching (keys begin as the queries do and the kernel changes nothing, "
         "so that alike words attract each other from the first step) or independent (the paper's)",
         choices=("matching", "independent"),
+    )
+    word_match: bool = setting(
+        False, "Tell each word, after the reduction layer, how much of it stands in the other text (not in the paper)"
     )
     selector: str = setting("convolution", "The head that selects start and end", choices=tuple(layers.SELECTORS))
     start_layer: str = setting(
@@ -147,6 +150,8 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         read = [_reduced_by_matrix(config, words)]
     else:
         read = [_reduced_by_layer(config, words, texts.masks, attention, interaction)]
+    if config.word_match:
+        read = [_with_matches(config, read[0], texts)]
     for number, layer in enumerate(processing_layers, 1):
         attends = "question" if config.interaction == "switching" and number % 2 == 0 else "passage"
         read.append(_attended(layer, read[-1], texts.masks, attends))
@@ -200,6 +205,17 @@ def _reduced_by_matrix(config: FabirConfig, words: dict) -> dict:
     encode = layers.PositionEncoding(config.d_model, config.min_frequency, config.first_position, name="encode")
     encoding_dropout = layers.Dropout(1 - config.input_keep, name="encoding_dropout")
     return {text: reduction(words[text]) + encoding_dropout(encode(words[text])) for text in TEXTS}
+
+
+def _with_matches(config: FabirConfig, read: dict, texts: TextInputs) -> dict:
+    of_passage, of_question = layers.WordMatch(name="word_match")(**texts.inputs)
+    embedding = keras.layers.Dense(
+        config.d_model, use_bias=False, kernel_initializer=GlorotUniform(), name="match_embedding"
+    )
+    return {
+        "passage": read["passage"] + embedding(of_passage),
+        "question": read["question"] + embedding(of_question),
+    }
 
 
 def _attended(layer: layers.ProcessingLayer, read: dict, masks: dict, attends: str) -> dict:
