@@ -43,6 +43,25 @@ def border_targets(positions, lengths, width, smoothing="gaussian", amount=0.1, 
     return share + true * (1 - ops.sum(share, axis=1, keepdims=True))
 
 
+def taught_targets(targets, opinion):
+    """Moves a share of the targets to where a teacher sees the border.
+
+    Args:
+        targets: float32 tensor `(batch, width)`, from `border_targets`.
+        opinion: float32 tensor `(batch, 2 * places)`: tokens, then the probability that each of them is given. Their
+            sum is the teacher's share; 0 leaves the targets as they are.
+
+    Returns:
+        Float32 tensor `(batch, width)`; each row sums to 1.
+
+    Reference: Hinton, Vinyals and Dean 2015, Distilling the knowledge in a neural network, arXiv 1503.02531.
+    """
+    places, probabilities = ops.split(opinion, 2, axis=1)
+    share = ops.sum(probabilities, axis=1, keepdims=True)
+    hot = ops.one_hot(ops.cast(places, "int32"), ops.shape(targets)[1], dtype="float32")
+    return (1 - share) * targets + ops.sum(probabilities[..., None] * hot, axis=1)
+
+
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class BorderLoss(keras.losses.Loss):
     """Cross-entropy between a border's logits and `border_targets`, the mean over a batch's real rows.
@@ -52,7 +71,8 @@ class BorderLoss(keras.losses.Loss):
 
     Call arguments:
         y_true: int tensor `(batch, 2)`: the border's position, and the passage's length; a length of 0 marks a row that
-            only fills the batch up.
+            only fills the batch up. With a teacher a float tensor `(batch, 2 + 2 * places)`, followed by the `opinion`
+            of `taught_targets`.
         y_pred: float tensor `(batch, passage)`, logits.
 
     Returns:
@@ -74,6 +94,8 @@ class BorderLoss(keras.losses.Loss):
         positions, lengths = y_true[:, 0], y_true[:, 1]
         smoothing = (self.smoothing, self.amount, self.deviation)
         targets = border_targets(positions, lengths, ops.shape(y_pred)[1], *smoothing)
+        if y_true.shape[1] > 2:
+            targets = taught_targets(targets, y_true[:, 2:])
         losses = ops.categorical_crossentropy(targets, y_pred, from_logits=True)
         real = ops.cast(lengths > 0, losses.dtype)
         # Keras takes the mean over all rows.

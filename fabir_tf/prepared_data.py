@@ -4,7 +4,8 @@
       config.json     the settings that decide what is in the data; its presence makes the folder prepared data
       vocabulary/     trained words and characters, the frozen vectors and their words
       coverage.json   what became of every question
-      train/*.npy     the rows that are trained on: `EncodedRows`, and the first and last token of each answer
+      train/*.npy     the rows that are trained on: `EncodedRows`, the first and last token of each answer, and what a
+                      teacher takes for these
       eval/           texts and tokens of what is scored after each epoch
 
 To train from it takes Keras with one of its backends, and neither TensorFlow nor NLTK.
@@ -26,9 +27,10 @@ from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, load
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import expect_writable, replacing, write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.rows import EncodedRows, encode_rows
+from fabir_tf.pipelines.rows import EncodedRows, Rows, encode_rows
 from fabir_tf.pipelines.sources import load_dataset, names_file
 from fabir_tf.pipelines.squad import Answer, Question, SquadData, check_offsets, hold_out
+from fabir_tf.pipelines.teacher_borders import TeacherBorders
 from fabir_tf.pipelines.vectors import WordVectors, expect_dimension, load_saved_vectors, load_vectors, save_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
 from fabir_tf.training_config import DataOptions, TrainingConfig
@@ -43,6 +45,7 @@ DATA_SETTINGS = (
     "max_question",
     "min_word_count",
     "min_character_count",
+    "teacher",
 )
 MODEL_SETTINGS = ("word_dim", "max_word_characters")
 BORDERS = ("firsts", "lasts")
@@ -57,6 +60,8 @@ class PreparedData:
         vocabulary: the ids.
         rows: the questions that are trained on.
         borders: int64 `(rows, 2)`, first and last token of each answer.
+        opinion: float32 `(rows, 2, 2 * PLACES)`, what a teacher takes for these (`TeacherBorders.of`); without a
+            teacher `(rows, 2, 0)`.
         eval_encoded: what is scored after each epoch.
         coverage: what became of every question.
         summary: the same in a few words; empty where it was told before.
@@ -67,6 +72,7 @@ class PreparedData:
     vocabulary: Vocabulary
     rows: EncodedRows
     borders: np.ndarray
+    opinion: np.ndarray
     eval_encoded: EncodedData
     coverage: dict
     summary: str
@@ -99,6 +105,7 @@ def prepare_data(
     check_offsets(train_data)
     tokenised, eval_tokenised = (tokenise(data, options.cache_dir, log) for data in (train_data, eval_data))
     examples, ledger = training_examples(tokenised, training.max_passage, training.max_question)
+    opinion = _opinion(training.teacher, tokenised, examples.rows)
     if vocabulary_folder is None:
         vectors, vocabulary = _make_vocabulary(model_config, training, tokenised, eval_tokenised)
     else:
@@ -113,6 +120,7 @@ def prepare_data(
         vocabulary,
         encode_rows(encoded, examples.rows),
         np.stack([examples.firsts, examples.lasts], axis=1),
+        opinion,
         eval_encoded,
         {"train": ledger.to_json(), "eval": eval_ledger.to_json()},
         f"{ledger.summary()}\n{eval_ledger.summary()}",
@@ -134,7 +142,7 @@ def save_data(data: PreparedData, folder: Path, model_config: ReaderConfig, trai
     save_vocabulary(data, folder / "vocabulary")
     write_text(folder / "coverage.json", json.dumps(data.coverage, indent=1))
     arrays = {field.name: getattr(data.rows, field.name) for field in dataclasses.fields(EncodedRows)}
-    for name, array in (arrays | {"borders": data.borders}).items():
+    for name, array in (arrays | {"borders": data.borders, "opinion": data.opinion}).items():
         with replacing(folder / "train" / f"{name}.npy") as file:
             np.save(file, array)
     tokenised = data.eval_encoded.tokenised
@@ -207,6 +215,7 @@ def load_data(folder: Path, model_config: ReaderConfig) -> PreparedData:
         vocabulary,
         rows,
         _open_array(folder / "train" / "borders.npy"),
+        _open_array(folder / "train" / "opinion.npy"),
         encode(TokenisedData(data, texts), vocabulary, model_config.max_word_characters),
         read_json(folder / "coverage.json"),
         "",
@@ -262,6 +271,14 @@ def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[Squ
         return train_data, eval_data
     # What "auto" has chosen was said for the training part.
     return train_data, load_dataset(training.dataset, "dev", **places | {"log": lambda line: None})
+
+
+def _opinion(teacher: str, tokenised: TokenisedData, rows: Rows) -> np.ndarray:
+    if not teacher:
+        return np.zeros((len(rows.questions), 2, 0), np.float32)
+    ids = [tokenised.data.questions[number].id for number in rows.questions]
+    # Passages are trained on whole or not at all.
+    return TeacherBorders.load(teacher).of(ids, rows.lengths)
 
 
 def _fingerprint(data: SquadData) -> str:

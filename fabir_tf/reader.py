@@ -210,6 +210,35 @@ class Reader:
             answers[question] = _answer(encoded.tokenised, question, *spans)
         return answers
 
+    def borders(
+        self, encoded: EncodedData, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Where a dataset's answers could begin and end.
+
+        Args:
+            encoded: from `encode`.
+            progress: told (questions done, questions in all) after each batch.
+
+        Yields:
+            The question's number, and the probabilities of each passage token to be the first and the last of the
+            answer, float32 `(passage,)`; in no particular order. Passages that are not read in one piece are left out.
+        """
+        lengths = encoded.tokenised.passage_lengths[encoded.tokenised.question_passages]
+        questions = np.flatnonzero((lengths > 0) & (lengths <= self.max_passage))
+        rows = Rows(questions, np.zeros_like(questions), lengths[questions])
+        asked = np.minimum(encoded.tokenised.question_lengths[questions], LONGEST_QUESTION)
+        batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
+        done = 0
+        found = self._logits(encode_rows(encoded, rows, LONGEST_QUESTION), batches)
+        for batch, logits in zip(batches, found, strict=True):
+            for i, row in enumerate(batch):
+                length = rows.lengths[row]
+                parts = (_softmax(logits[name][i, :length]) for name in ("start_logits", "end_logits"))
+                yield int(questions[row]), *parts
+            done += len(batch)
+            if progress:
+                progress(done, len(questions))
+
     def _rows(self, tokenised: TokenisedData) -> Rows:
         lengths = tokenised.passage_lengths[tokenised.question_passages]
         overlap = min(WINDOW_OVERLAP, self.max_passage // 2)
@@ -256,6 +285,11 @@ def _batches_by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
         if is_last or end - begin == BATCH_ROWS or not _has_room(end - begin + 1, lengths[order[end]]):
             yield order[begin:end]
             begin = end
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
 
 
 def _has_room(rows: int, length: int) -> bool:

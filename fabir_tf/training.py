@@ -131,19 +131,31 @@ def _learning_rate(config: ReaderConfig, training: TrainingConfig, steps_per_epo
     return Cooldown(rate, training.epochs * steps_per_epoch, training.cooldown_epochs * steps_per_epoch)
 
 
-def targets_of(rows: EncodedRows, borders: np.ndarray) -> dict[str, np.ndarray]:
+def targets_of(
+    rows: EncodedRows, borders: np.ndarray, opinion: np.ndarray | None = None, share: float = 0.5
+) -> dict[str, np.ndarray]:
     """What `BorderLoss` takes of each row.
 
     Args:
         rows: what is trained on.
         borders: int `(rows, 2)`, first and last token of each answer.
+        opinion: float32 `(rows, 2, 2 * places)`, a teacher's, from `TeacherBorders.of`; None or empty without one.
+        share: of the targets, the teacher's.
 
     Returns:
-        An array `(rows, 2)` for each of the model's outputs.
+        An array for each of the model's outputs: int `(rows, 2)`, or with a teacher float32 `(rows, 2 + 2 * places)`.
     """
     names = ("start_logits", "end_logits")
-    return {
+    targets = {
         name: np.stack([places, rows.passage_lengths], axis=1) for name, places in zip(names, borders.T, strict=True)
+    }
+    if opinion is None or not opinion.shape[-1]:
+        return targets
+    places, probabilities = np.split(opinion, 2, axis=-1)
+    weighted = np.concatenate([places, share * probabilities], axis=-1).astype(np.float32)
+    return {
+        name: np.concatenate([target.astype(np.float32), weighted[:, border]], axis=1)
+        for border, (name, target) in enumerate(targets.items())
     }
 
 
@@ -179,7 +191,8 @@ class _Session:
         self.run = prepared.run
         self.training = prepared.training
         self.rows = prepared.data.rows
-        self.borders = prepared.data.borders
+        share = self.training.teacher_share
+        self.targets = targets_of(self.rows, prepared.data.borders, prepared.data.opinion, share)
         self.eval_encoded = prepared.data.eval_encoded
         self.resuming = prepared.resuming
         self.trainer = trainer
@@ -198,7 +211,9 @@ class _Session:
             epoch, step = self.state["epoch"] + 1, self.state["step"]
             self.log(f"resuming at epoch {epoch}, step {step:,} of {self.steps_per_epoch:,}")
         else:
-            self.log(f"{len(self.borders):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
+            self.log(
+                f"{len(self.rows.passage_starts):,} questions to train on, {self.steps_per_epoch:,} steps per epoch"
+            )
             self.finish_epoch(loss=None)
         # A resumed epoch has fewer steps than the others, and Keras takes one number for all of a fit.
         if self.state["step"]:
@@ -215,7 +230,7 @@ class _Session:
         epochs = [self.groups.epoch(number) for number in range(epoch, last_epoch)]
         batches = itertools.islice(itertools.chain(*epochs), step, None)
         self.trainer.fit(
-            backend.feed(self.rows, batches, targets_of(self.rows, self.borders)),
+            backend.feed(self.rows, batches, self.targets),
             initial_epoch=epoch,
             epochs=last_epoch,
             steps_per_epoch=self.steps_per_epoch - step,

@@ -65,6 +65,12 @@ class TrainingConfig(Config):
     smoothing: str = setting("gaussian", "How targets are smoothed", choices=SMOOTHINGS)
     smoothing_amount: float = setting(0.1, "Probability moved off the true border", low=0.0, high=0.99)
     smoothing_deviation: float = setting(1.0, "Standard deviation of the Gaussian smoothing, in tokens", low=1e-3)
+    teacher: str = setting(
+        "", "File of a teacher's start and end probabilities (fabir-teach), to learn from beside the true answers"
+    )
+    teacher_share: float = setting(
+        0.5, "Share of the targets that is the teacher's, where it has an opinion", low=0.0, high=1.0
+    )
     patience: int | None = setting(None, "Stop after so many epochs without a better F1", low=1)
     max_minutes: float | None = setting(
         None, "Stop after so many minutes of training, in the middle of an epoch if need be", low=1e-3

@@ -146,6 +146,11 @@ def define_reader_flags(purpose: str) -> None:
     flags.DEFINE_string("run_dir", None, f"Run whose best checkpoint {purpose}.")
     text = f"Reader that comes with the package and {purpose}, in place of a run"
     flags.DEFINE_string("model", None, f"{text}: {', '.join(pretrained_readers()) or 'none yet'}.")
+    define_reading_flags()
+
+
+def define_reading_flags() -> None:
+    """Flags that say how a trained reader reads."""
     text = "Passages of more tokens are read in overlapping windows."
     flags.DEFINE_integer("max_passage", 512, text, lower_bound=1, upper_bound=LONGEST_PASSAGE)
     flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, whatever the run was trained with.")

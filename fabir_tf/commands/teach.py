@@ -1,0 +1,58 @@
+"""Writes what trained readers think of the answers to some questions, for fabir-train --teacher to learn from.
+
+    fabir-teach --run_dirs=runs/one,runs/two --dataset=train.json --output=teacher.npz
+    fabir-train --flagfile=base.flags --dataset=train.json --teacher=teacher.npz
+
+Of several readers it is the mean. Their answers to questions that they were trained on are surer than they should be.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import expect_writable, naming
+from fabir_tf.pipelines.sources import load_dataset
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    flags.DEFINE_list("run_dirs", [], "Runs whose best checkpoints teach, comma-separated.")
+    flags.DEFINE_string("dataset", None, "The questions, named as for fabir-train.")
+    flags.DEFINE_string("output", None, "The file to write.")
+    cli.define_reading_flags()
+    cli.define_data_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads the questions and writes the file."""
+    meanings = {"run_dirs": "the folders of trained runs", "dataset": "the questions", "output": "the file to write"}
+    for flag, meaning in meanings.items():
+        if not values[flag].value:
+            raise UserError(f"--{flag} is missing: name {meaning}")
+    if Path(values.output).exists():
+        raise UserError(f"--output={values.output} exists: name another file")
+    expect_writable(values.output)
+    from fabir_tf.reader import Reader
+    from fabir_tf.teaching import teach
+
+    readers = [Reader.load(folder, values.max_passage, values.precision) for folder in values.run_dirs]
+    options = cli.data_options(values)
+    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir}
+    data = load_dataset(values.dataset, "train", **places, log=cli.to_stderr)
+    borders = teach(readers, tokenise(data, options.cache_dir, cli.to_stderr), cli.show_progress)
+    borders.save(values.output)
+    with naming("standard output"):
+        print(f"{values.output}: {len(borders.ids):,} of {len(data.questions):,} questions")
+
+
+def run() -> None:
+    """Entry point of `fabir-teach`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

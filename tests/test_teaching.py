@@ -1,0 +1,194 @@
+"""A teacher's borders: what is kept of them, how they are found again, and what is learned from them."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from test_bad_input import told
+from tiny import ARTICLES, SMALL_DATA, SMALL_MODEL, make_reader, squad_data
+
+from fabir_tf.border_loss import BorderLoss, border_targets, taught_targets
+from fabir_tf.pipelines.encoding import TokenisedData, tokenise_texts
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.rows import EncodedRows
+from fabir_tf.pipelines.teacher_borders import PLACES, TeacherBorders
+from fabir_tf.teaching import teach
+from fabir_tf.training import targets_of
+
+RANDOM = np.random.default_rng(5)
+
+
+def distribution(length):
+    return RANDOM.dirichlet(np.full(length, 0.1)).astype(np.float32)
+
+
+@pytest.fixture
+def opinions():
+    return [(f"q{n}", distribution(length), distribution(length)) for n, length in enumerate((30, 5, PLACES, 1))]
+
+
+def test_the_likeliest_tokens_are_kept_and_sum_to_one(opinions):
+    borders = TeacherBorders.collect(opinions)
+    assert borders.ids == ("q0", "q1", "q2", "q3")
+    assert borders.lengths.tolist() == [30, 5, PLACES, 1]
+    np.testing.assert_allclose(borders.probabilities.sum(axis=-1), 1.0, rtol=1e-6)
+    for row, (_, *both) in enumerate(opinions):
+        for border, whole in enumerate(both):
+            best = sorted(range(len(whole)), key=lambda place: -whole[place])[:PLACES]
+            assert borders.places[row, border, : len(best)].tolist() == best
+            expected = whole[best].astype(np.float64) / whole[best].astype(np.float64).sum()
+            np.testing.assert_allclose(borders.probabilities[row, border, : len(best)], expected, rtol=1e-5)
+            assert not borders.probabilities[row, border, len(best) :].any()
+
+
+def test_borders_come_back_from_their_file(opinions, tmp_path):
+    borders = TeacherBorders.collect(opinions)
+    borders.save(tmp_path / "teacher.npz")
+    found = TeacherBorders.load(tmp_path / "teacher.npz")
+    assert found.ids == borders.ids
+    np.testing.assert_array_equal(found.places, borders.places)
+    np.testing.assert_allclose(found.probabilities, borders.probabilities, rtol=1e-3, atol=1e-6)
+
+
+def test_damaged_files_are_told(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere\.npz: no such file"):
+        TeacherBorders.load(tmp_path / "nowhere.npz")
+    path = tmp_path / "teacher.npz"
+    path.write_bytes(b"PK nothing")
+    with pytest.raises(UserError, match="damaged"):
+        TeacherBorders.load(path)
+    np.savez(path, ids=np.zeros(3, np.uint8))
+    with pytest.raises(UserError, match="damaged"):
+        TeacherBorders.load(path)
+
+
+def test_questions_are_found_by_their_ids(opinions):
+    borders = TeacherBorders.collect(opinions)
+    found = borders.of(["q1", "other", "q0"], np.array([5, 9, 30]))
+    np.testing.assert_array_equal(found[0, :, :PLACES], borders.places[1])
+    np.testing.assert_array_equal(found[2, :, PLACES:], borders.probabilities[0])
+    assert not found[1].any()
+    with pytest.raises(UserError, match=r"'q1' with a passage of 5 tokens, expected 6 tokens"):
+        borders.of(["q1"], np.array([6]))
+    with pytest.raises(UserError, match="none of the questions"):
+        borders.of(["other"], np.array([6]))
+
+
+# === The loss ===
+
+
+def test_targets_move_to_where_the_teacher_sees_the_border():
+    """Share 0.6: on tokens 2 and 0; the second row has no opinion."""
+    opinion = np.zeros((2, 2 * PLACES), np.float32)
+    opinion[0, :2], opinion[0, PLACES : PLACES + 2] = (2, 0), (0.45, 0.15)
+    targets = border_targets(np.array([1, 0]), np.array([3, 2]), 4)
+    found = np.asarray(taught_targets(targets, opinion))
+    plain = np.asarray(targets, np.float64)
+    expected = np.stack([0.4 * plain[0] + np.array([0.15, 0, 0.45, 0]), plain[1]])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_the_loss_is_the_cross_entropy_with_the_mixed_targets(opinions):
+    lengths = np.array([30, 5])
+    rows = EncodedRows(*[np.zeros(2)] * 4, lengths, *[np.zeros(2)] * 2)
+    opinion = TeacherBorders.collect(opinions).of(["q0", "q1"], lengths)
+    targets = targets_of(rows, np.array([[4, 6], [0, 2]]), opinion, share=0.25)
+    logits = RANDOM.normal(size=(2, 30)).astype(np.float32)
+    logits[1, 5:] = -1e9
+    for border, name in enumerate(("start_logits", "end_logits")):
+        found = float(BorderLoss(smoothing="none")(targets[name], logits))
+        expected = 0.0
+        for row, (true, length) in enumerate(zip(((4, 6), (0, 2)), lengths, strict=True)):
+            values = logits[row, :length].astype(np.float64)
+            log_probabilities = values - np.log(np.exp(values).sum())
+            teacher = np.zeros(length)
+            teacher[opinion[row, border, :PLACES].astype(int)[: min(PLACES, length)]] = opinion[
+                row, border, PLACES : PLACES + length
+            ]
+            mixed = 0.75 * np.eye(length)[true[border]] + 0.25 * teacher
+            expected -= (mixed * log_probabilities).sum() / 2
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_a_teacher_targets_are_as_they_were():
+    rows = EncodedRows(*[np.zeros(1)] * 4, np.array([7]), *[np.zeros(1)] * 2)
+    for opinion in (None, np.zeros((1, 2, 0), np.float32)):
+        found = targets_of(rows, np.array([[4, 6]]), opinion)
+        assert found["start_logits"].tolist() == [[4, 7]] and found["end_logits"].tolist() == [[6, 7]]
+
+
+# === Readers that teach ===
+
+
+def test_an_ensemble_teaches_its_mean():
+    data = squad_data(ARTICLES)
+    tokenised = TokenisedData(data, tokenise_texts([*data.passages, *(q.text for q in data.questions)]))
+    words = sorted({word.lower() for word in tokenised.texts.types if word})
+    readers = [make_reader(words, max_passage=28), make_reader(words[::2], max_passage=28)]
+    borders = teach(readers, tokenised)
+    # The last passage has 30 tokens, more than are read in one piece.
+    assert borders.ids == tuple(question.id for question in data.questions if question.passage < 3)
+    alone = [{number: both for number, *both in reader.borders(reader.encode(tokenised))} for reader in readers]
+    for row in range(len(borders.ids)):
+        for border in range(2):
+            mean = (alone[0][row][border] + alone[1][row][border]) / 2
+            place = borders.places[row, border, 0]
+            assert place == mean.argmax()
+            kept = np.sort(mean)[::-1][:PLACES].sum()
+            assert borders.probabilities[row, border, 0] == pytest.approx(mean[place] / kept, rel=1e-4)
+
+
+def test_border_probabilities_are_those_of_the_logits():
+    reader = make_reader(["the", "mill"])
+    data = squad_data(ARTICLES[:1])
+    tokenised = TokenisedData(data, tokenise_texts([*data.passages, *(q.text for q in data.questions)]))
+    answers = reader.predict(reader.encode(tokenised))
+    spans = {}
+    for number, start, end in reader.borders(reader.encode(tokenised)):
+        assert start.sum() == pytest.approx(1.0, abs=1e-5)
+        pairs = np.triu(start[:, None] * end[None])
+        pairs = np.where(
+            np.arange(len(end))[None] - np.arange(len(start))[:, None] < reader.config.max_answer, pairs, 0
+        )
+        spans[number] = np.unravel_index(pairs.argmax(), pairs.shape)
+    tokens = tokenised.texts.tokens_of(0)
+    for number, answer in enumerate(answers):
+        first, last = spans[number]
+        assert (answer.start, answer.end) == (tokens.starts[first], tokens.ends[last])
+
+
+def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
+    teacher, run = tmp_path / "teacher.npz", tmp_path / "run"
+    flags = [f"--run_dirs={tiny_run.path},{tiny_run.path}", f"--dataset={tiny_run.train}", f"--output={teacher}"]
+    done = commands("teach", *flags, "--cache_dir=")
+    assert done.status == 0 and "12 of 12 questions" in done.stdout, done
+    learning = [
+        f"--dataset={tiny_run.train}",
+        f"--eval_dataset={tiny_run.dev}",
+        "--epochs=1",
+        *SMALL_MODEL,
+        *SMALL_DATA,
+    ]
+    taught = commands("train", f"--run_dir={run}", *learning, f"--teacher={teacher}")
+    assert taught.status == 0, taught
+    assert json.loads((run / "config.json").read_text())["training"]["teacher"] == str(teacher)
+    alone = commands("train", f"--run_dir={tmp_path / 'alone'}", *learning)
+    losses = [
+        line.split("loss ")[1] for result in (taught, alone) for line in result.stdout.splitlines() if "loss" in line
+    ]
+    assert losses[0] != losses[-1]
+    prepared = tmp_path / "prepared"
+    assert commands("prepare", f"--output={prepared}", *learning, f"--teacher={teacher}").status == 0
+    again = commands("train", f"--run_dir={tmp_path / 'again'}", f"--prepared={prepared}", "--epochs=1", *SMALL_MODEL)
+    assert again.status == 0, again
+    told(commands, "teach", [*flags, "--cache_dir="], [f"--output={teacher}", "exists"])
+    told(commands, "teach", flags[1:], ["--run_dirs is missing"])
+    other = [f"--teacher={tmp_path / 'nowhere.npz'}", f"--run_dir={tmp_path / 'new'}"]
+    told(commands, "train", [*learning, *other], ["nowhere.npz", "no such file"])
+
+
+def test_keras_restores_the_loss():
+    loss = BorderLoss("uniform", 0.2)
+    assert keras.losses.deserialize(keras.losses.serialize(loss)).get_config() == loss.get_config()
