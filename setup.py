@@ -68,6 +68,7 @@ setup(
             "fabir-predict = fabir_tf.commands.predict:run",
             "fabir-export = fabir_tf.commands.export:run",
             "fabir-compare = fabir_tf.commands.compare:run",
+            "fabir-reproduce = fabir_tf.commands.reproduce:run",
             "fabir-teach = fabir_tf.commands.teach:run",
             "fabir-pack = fabir_tf.commands.pack:run",
             "fabir-analyze = fabir_tf.commands.analyze:run",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import keras
 import numpy as np
 
+from fabir_tf.averaging import AveragingAdam
 from fabir_tf.backends import backend
 from fabir_tf.border_loss import BorderLoss
 from fabir_tf.checkpoint import load_checkpoint, save_checkpoint
@@ -103,14 +104,15 @@ def compiled_model(
     with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_table(model, vectors.table)
-    optimizer = keras.optimizers.Adam(
+    averaging = {} if training.ema_decay is None else {"use_ema": True, "ema_momentum": training.ema_decay}
+    adam = keras.optimizers.Adam if training.ema_decay is None else AveragingAdam
+    optimizer = adam(
         _learning_rate(config, training, steps_per_epoch),
         training.adam_beta_1,
         training.adam_beta_2,
         training.adam_epsilon,
         global_clipnorm=training.clip_norm,
-        use_ema=training.ema_decay is not None,
-        ema_momentum=0.99 if training.ema_decay is None else training.ema_decay,
+        **averaging,
     )
     if training.dtype_policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)

@@ -60,7 +60,10 @@ class TrainingConfig(Config):
     adam_epsilon: float = setting(1e-8, "Adam's epsilon", low=0.0)
     clip_norm: float | None = setting(None, "Largest norm of all gradients together", low=1e-6)
     ema_decay: float | None = setting(
-        None, "Decay of the weights' moving average, which is then what is scored and kept", low=0.0, high=0.99999
+        None,
+        "Decay of the weights' moving average, lower in the first steps; it is then what is scored and kept",
+        low=0.0,
+        high=0.99999,
     )
     smoothing: str = setting("gaussian", "How targets are smoothed", choices=SMOOTHINGS)
     smoothing_amount: float = setting(0.1, "Probability moved off the true border", low=0.0, high=0.99)

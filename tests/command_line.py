@@ -17,7 +17,7 @@ import threading
 import traceback
 from pathlib import Path
 
-COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "analyze", "pack", "teach")
+COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "analyze", "pack", "teach", "reproduce")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pytest
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 
 from fabir_tf import checkpoint, training
+from fabir_tf.averaging import AveragingAdam
 from fabir_tf.backends import backend
 from fabir_tf.checkpoint import load_checkpoint
 from fabir_tf.configuration import ConfigError
@@ -157,7 +158,8 @@ def finished(files, tmp_path_factory):
 
 
 # Averages change nothing about how the weights are trained, so it is the seed that makes another run of this one.
-EMA = {"ema_decay": 0.8, "checkpoint_steps": 1, "seed": 6}
+# The decay is reached in the fourteenth step of eighteen.
+EMA = {"ema_decay": 0.6, "checkpoint_steps": 1, "seed": 6}
 
 
 @pytest.fixture(scope="module")
@@ -370,8 +372,9 @@ def test_killed_at_any_moment_and_resumed_is_the_uninterrupted_run(finished, fil
 def test_the_best_checkpoint_holds_averages_and_the_last_one_weights(averaged):
     assert len(averaged.weights) == 3 * STEPS
     averages = [weight.astype(np.float64) for weight in averaged.weights[0]]
-    for weights in averaged.weights[1:]:
-        averages = [0.8 * average + 0.2 * weight for average, weight in zip(averages, weights, strict=True)]
+    for step, weights in enumerate(averaged.weights[1:], 1):
+        decay = min(0.6, step / (step + 9))
+        averages = [decay * average + (1 - decay) * weight for average, weight in zip(averages, weights, strict=True)]
     load_checkpoint(averaged.run_dir / "checkpoints" / "best.npz", averaged.model, optimizer=False)
     for variable, average in zip(averaged.model.trainable_variables, averages, strict=True):
         np.testing.assert_allclose(variable.numpy(), average, rtol=1e-4, atol=1e-6, err_msg=variable.path)
@@ -456,7 +459,7 @@ def test_adam_is_set_as_asked():
     settings = {"adam_beta_1": 0.8, "adam_beta_2": 0.95, "adam_epsilon": 1e-5, "clip_norm": 0.7, "ema_decay": 0.6}
     settings |= {"learning_rate_factor": 0.3, "warmup_steps": 40}
     optimizer = training.compiled_model(CONFIG, TrainingConfig(**settings), NO_VECTORS).optimizer
-    assert type(optimizer) is keras.optimizers.Adam
+    assert type(optimizer) is AveragingAdam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.8, 0.95, 1e-5)
     assert (optimizer.global_clipnorm, optimizer.clipnorm, optimizer.clipvalue) == (0.7, None, None)
     assert (optimizer.use_ema, optimizer.ema_momentum, optimizer.ema_overwrite_frequency) == (True, 0.6, None)
@@ -465,6 +468,7 @@ def test_adam_is_set_as_asked():
 
 def test_adam_is_the_papers_by_default():
     optimizer = training.compiled_model(CONFIG, TrainingConfig(), NO_VECTORS).optimizer
+    assert type(optimizer) is keras.optimizers.Adam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-8)
     assert (optimizer.global_clipnorm, optimizer.use_ema, optimizer.weight_decay) == (None, False, None)
     assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}

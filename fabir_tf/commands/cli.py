@@ -254,7 +254,10 @@ def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dic
     """For each configuration its fields, taken out of `values` and checked."""
     parts = [{name: values.pop(name) for name in list(values) if name in cls.__dataclass_fields__} for cls in classes]
     if values:
-        raise UserError(f"{path}: unknown setting {next(iter(values))!r}; fabir-train --help lists them all")
+        model = next(name for name, family in MODELS.items() if family.config is classes[0])
+        raise UserError(
+            f"{path}: unknown setting {next(iter(values))!r} with --model={model}; fabir-train --help lists them all"
+        )
     for cls, part in zip(classes, parts, strict=True):
         _check_settings(path, cls, part)
     return parts

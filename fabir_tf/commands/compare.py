@@ -57,18 +57,23 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
     dataset = values.eval_dataset or values.dataset
     if not dataset or (names_file(dataset) and not values.eval_dataset):
         raise UserError("--dataset and --eval_dataset are missing: name the data that all are trained and scored on")
-    plan = Plan(configs, _seeds(values.seeds), _shared_flags(values), dataset, folder)
+    plan = Plan(configs, training_seeds(values.seeds), shared_flags(values), dataset, folder)
     expect_writable(folder / "plan.json")
     return plan
 
 
-def _seeds(texts: list[str]) -> tuple[int, ...]:
+def training_seeds(texts: list[str]) -> tuple[int, ...]:
+    """The numbers of --seeds.
+
+    Raises:
+        UserError: they are not different whole numbers.
+    """
     if not texts or not all(text.isdecimal() for text in texts) or len(set(texts)) < len(texts):
         raise UserError(f"--seeds={','.join(texts)}: expected different whole numbers, such as 1,2,3")
     return tuple(int(text) for text in texts)
 
 
-def _shared_flags(values: flags.FlagValues) -> tuple[str, ...]:
+def shared_flags(values: flags.FlagValues) -> tuple[str, ...]:
     """The settings that were given, for every run."""
     classes = [TrainingConfig, *(family.config for family in MODELS.values())]
     given = {name: values[name].value for name in ("config", *DATA_FLAGS) if values[name].present}

@@ -1,0 +1,27 @@
+import keras
+from keras import ops
+
+# The average over t steps reaches back over about a tenth of them, until `ema_momentum` reaches back less.
+_FORGETTING = 9.0
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class AveragingAdam(keras.optimizers.Adam):
+    """Adam that keeps the weights' moving average, which early in the training has forgotten the first weights.
+
+        average <- decay average + (1 - decay) weights,   decay = min(ema_momentum, t / (t + 9))
+
+    `t` counts the steps before this one. With Keras' own constant decay of 0.999 the average after 900 steps still
+    consists to 40 % of the first weights.
+
+    Args:
+        **kwargs: those of `keras.optimizers.Adam`, with `use_ema=True`.
+
+    Reference: Polyak and Juditsky 1992; the decay that grows is that of TensorFlow 1's ExponentialMovingAverage.
+    """
+
+    def _update_model_variables_moving_average(self, trainable_variables):
+        step = ops.cast(self.iterations, "float32")
+        decay = ops.minimum(self.ema_momentum, step / (step + _FORGETTING))
+        for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
+            average.assign(decay * average + (1 - decay) * variable)

@@ -1,0 +1,94 @@
+"""Trains what a table or a figure of the papers shows, and sets what came out beside what was published.
+
+    fabir-reproduce --table=6 --output=reproduced --vectors=glove.6B.100d.txt
+    fabir-reproduce --figure=5 --output=reproduced --dataset=sample --epochs=2
+
+Tables 1 and 2 and figures 3 to 6 are those of the paper, table 6 is the thesis's. Settings of fabir-train that are
+given hold for every run; the others are the published ones, such as 18 or 54 epochs on all of SQuAD. Interrupted, it
+goes on where it was when it is typed again, and tables and figures share their runs.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.analysis.groupings import groupings
+from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.analysis.scores import as_csv, score_groups
+from fabir_tf.commands import cli
+from fabir_tf.commands.compare import shared_flags, training_seeds
+from fabir_tf.comparison import Plan, as_markdown, compare
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import expect_writable, replacing, write_text
+from fabir_tf.pipelines.sources import AUTO, load_dataset, names_file
+from fabir_tf.published import FIGURES, TABLES
+from fabir_tf.run_directory import RunDirectory
+
+
+def define_flags() -> None:
+    """Flags of the command, those of fabir-train among them."""
+    flags.DEFINE_enum("table", None, [str(number) for number in TABLES], "Table to reproduce.")
+    flags.DEFINE_enum("figure", None, [str(number) for number in FIGURES], "Figure to reproduce.")
+    flags.DEFINE_list("seeds", ["1"], "Each run is trained once with each of these.")
+    flags.DEFINE_string("output", None, "Folder for the runs, the table and the figure.")
+    cli.define_setting_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Trains, compares and draws."""
+    if bool(values.table) == bool(values.figure):
+        raise UserError("expected either --table or --figure, found both or neither")
+    if not values.output:
+        raise UserError("--output is missing: name the folder for the runs, the table and the figure")
+    for name in ("seed", "model"):
+        if values[name].present:
+            raise UserError(f"--{name} is for fabir-train, found it here: the papers' rows and --seeds decide")
+    dataset = values.eval_dataset or values.dataset or AUTO
+    if names_file(dataset) and not values.eval_dataset:
+        raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
+    number = int(values.table or 2)
+    folder = Path(values.output).expanduser()
+    # Tables 1 and 6 share their runs; those of table 2 are longer.
+    runs = folder / ("table_2" if number == 2 else "ablations")
+    expect_writable(runs / "plan.json")
+    configs = []
+    for run in TABLES[number]:
+        configs.append(runs / "configs" / f"{run.name}.flags")
+        write_text(configs[-1], run.as_flags())
+    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), dataset, runs)
+    rows = compare(plan, lambda line: print(line, flush=True))
+    write_text(folder / f"table_{number}.md", as_markdown(rows) + "\n")
+    if values.figure:
+        _draw(values, plan, int(values.figure))
+
+
+def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
+    """Writes a figure of the first seed's readers, and the numbers that it shows."""
+    from fabir_tf.analysis.write import NO_PICTURES, has_pictures
+
+    options = cli.data_options(values)
+    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir}
+    data = load_dataset(plan.dataset, "dev", **places, log=cli.to_stderr)
+    runs = {config.stem: RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}") for config in plan.configs}
+    judged = [judge(name, data, read_answers(run.predictions)) for name, run in runs.items()]
+    way = next(way for way in groupings(data) if way.name == FIGURES[number])
+    rows = [row for row in score_groups(judged, [way]) if row["grouping"] == way.name]
+    path = plan.folder.parent / f"figure_{number}.csv"
+    write_text(path, as_csv(rows))
+    if not has_pictures():
+        cli.to_stderr(NO_PICTURES)
+        return
+    from fabir_tf.analysis.pictures import draw_scores
+
+    with replacing(path.with_suffix(".png")) as file:
+        file.write(draw_scores(way.title, rows))
+
+
+def run() -> None:
+    """Entry point of `fabir-reproduce`."""
+    define_flags()
+    cli.run_command(main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

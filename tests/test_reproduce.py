@@ -1,0 +1,73 @@
+"""fabir-reproduce: the papers' rows are those of configs/, and a figure comes out of its readers."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from test_ablations import settings_of
+from test_bad_input import told
+from tiny import SMALL_DATA
+
+from fabir_tf.models import MODELS
+from fabir_tf.published import FIGURES, TABLES
+from fabir_tf.training_config import TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_tables_have_the_papers_rows():
+    assert [len(TABLES[number]) for number in (1, 2, 6)] == [9, 2, 12]
+    assert {run.name for run in TABLES[1]} < {run.name for run in TABLES[6]}
+    assert set(FIGURES) == {3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("run", [*TABLES[6], TABLES[2][1]], ids=lambda run: run.name)
+def test_each_row_is_the_flag_file_of_its_name(run, monkeypatch):
+    path = ROOT / "configs" / f"{run.name}.flags"
+    name, _, model, training = settings_of(path, monkeypatch)
+    given = {"model": name} | model | training if name != "fabir" else model | training
+    base = settings_of(ROOT / "configs" / "fabir.flags", monkeypatch)
+    defaults = MODELS[name].config().to_dict() | TrainingConfig().to_dict()
+    chosen = {field: value for field, value in given.items() if value != defaults.get(field)}
+    # What base.flags says is the default; the schedule's settings are of no effect beside a constant rate.
+    assert chosen == run.settings
+    assert TrainingConfig(**base[3]).replace(epochs=54, dataset="auto") == TrainingConfig()
+    assert f"F1 {run.f1}, EM {run.exact_match}" in path.read_text()
+
+
+def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
+    out = tmp_path / "out"
+    data = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}"]
+    flags = [
+        f"--output={out}",
+        *data,
+        "--epochs=1",
+        "--word_dim=8",
+        "--character_filters=8",
+        "--vectors=none",
+        *SMALL_DATA,
+    ]
+    done = commands("reproduce", "--figure=5", *flags)
+    assert done.status == 0, done
+    table = (out / "table_2.md").read_text()
+    assert "67.6, 77.6" in table and "67.3, 77.0" in table
+    assert (out / "figure_5.png").read_bytes().startswith(b"\x89PNG")
+    with (out / "figure_5.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert {row["predictions"] for row in found} == {"fabir", "bidaf"}
+    assert sum(int(row["questions"]) for row in found) == 2 * 4
+    again = commands("reproduce", "--table=2", *flags)
+    assert again.status == 0 and "step" not in again.stdout, again
+    config = json.loads((out / "table_2" / "bidaf" / "seed_1" / "config.json").read_text())
+    assert config["training"]["epochs"] == 1 and config["model"]["name"] == "bidaf"
+
+
+def test_mistakes_are_told(commands, tiny_run, tmp_path):
+    out = f"--output={tmp_path / 'out'}"
+    told(commands, "reproduce", [out], ["--table", "--figure", "neither"])
+    told(commands, "reproduce", [out, "--table=2", "--figure=3"], ["both"])
+    told(commands, "reproduce", [out, "--table=3"], ["--table", "6"])
+    told(commands, "reproduce", ["--table=2"], ["--output is missing"])
+    told(commands, "reproduce", [out, "--table=2", f"--dataset={tiny_run.train}"], ["--eval_dataset is missing"])
+    told(commands, "reproduce", [out, "--table=2", "--model=bidaf"], ["--model", "the papers' rows"])
