@@ -102,7 +102,7 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
     watches = Stopwatches()
     source = str(BUNDLED / "sample-dev.json") if values.dataset == "sample" else values.dataset
     given = types.SimpleNamespace(
-        run_dir="loaded", question=None, passage=None, input_file=source, output_file=str(output), n_best=1
+        run_dir="loaded", model=None, question=None, passage=None, input_file=source, output_file=str(output), n_best=1
     )
     given.max_passage, given.precision = values.max_passage, values.precision
     logits_of, read = reader._logits, predict.read_records
