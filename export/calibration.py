@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from fabir_tf.analysis.certainty import calibration_error, certainty_bins
 from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import SquadData
@@ -15,7 +16,6 @@ from fabir_tf.reader import Reader
 TEMPERATURES = 2.0 ** np.linspace(-2.0, 3.0, 41)
 """Those that are tried: 1/4 to 8, neighbours 9 % apart."""
 
-BINS = 10
 COVERAGES = range(5, 101, 5)
 """In percent."""
 
@@ -107,26 +107,9 @@ def summarise(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:
 def _figures(is_right: np.ndarray, probability: np.ndarray) -> dict[str, float]:
     return {
         "mean_probability": float(probability.mean()),
-        "expected_calibration_error": expected_calibration_error(is_right, probability),
+        "expected_calibration_error": calibration_error(certainty_bins(probability, 100 * is_right)) / 100,
         "log_loss": _log_loss(is_right, probability),
     }
-
-
-def expected_calibration_error(is_right: np.ndarray, probability: np.ndarray) -> float:
-    """The mean distance between how probable answers are and how many of them are right.
-
-    Args:
-        is_right: `(questions,)`, 1 for a right answer, else 0.
-        probability: `(questions,)`.
-
-    Returns:
-        The weighted mean over 10 bins of equal width.
-
-    Reference: Guo et al. 2017, eq. 3.
-    """
-    bins = np.minimum((probability * BINS).astype(int), BINS - 1)
-    distances = np.bincount(bins, is_right - probability, minlength=BINS)
-    return float(np.abs(distances).sum() / len(is_right))
 
 
 def _log_loss(is_right: np.ndarray, probability: np.ndarray) -> float:

@@ -2,8 +2,6 @@
 
 import csv
 import dataclasses
-import importlib.util
-import io
 import json
 import math
 import re
@@ -14,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import replacing, write_text
+from fabir_tf.pipelines.files import csv_text, replacing, write_text
 from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.plotting import NO_PICTURES, has_pictures
 from fabir_tf.run_directory import RunDirectory
 
 # What a flag file says of published scores, in a comment.
@@ -70,10 +69,10 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
             rows = [_row(path, results) for path, results in found.items() if results]
             _write_tables(plan.folder, rows)
     log(as_markdown(rows))
-    if importlib.util.find_spec("matplotlib"):
+    if has_pictures():
         _draw(plan.folder / "comparison.png", rows)
     else:
-        log('no picture was drawn, which takes matplotlib: pip install "fabir_tf[plot]"')
+        log(NO_PICTURES)
     return rows
 
 
@@ -165,11 +164,7 @@ def _row(config: Path, results: Sequence[dict]) -> dict:
 
 
 def _write_tables(folder: Path, rows: Sequence[dict]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / "comparison.csv", text.getvalue())
+    write_text(folder / "comparison.csv", csv_text(COLUMNS, rows))
     write_text(folder / "comparison.md", as_markdown(rows) + "\n")
 
 

@@ -18,6 +18,9 @@ from fabir_tf.pipelines.encoding import TokenisedData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.rows import Rows
 
+# Of the places of the windows, which belong to the data and not to a run.
+_SEED = 0
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingExamples:
@@ -76,6 +79,26 @@ def training_examples(
         raise UserError(f"{data.name}: no question is left to train on. {ledger.summary()}")
     questions, lengths, firsts, lasts = np.array(kept, np.int64).T
     return TrainingExamples(Rows(questions, np.zeros_like(questions), lengths), firsts, lasts), ledger
+
+
+def in_windows(examples: TrainingExamples, longest: int) -> TrainingExamples:
+    """Cuts passages down to a window of tokens that holds the answer, somewhere.
+
+    Args:
+        examples: whole passages.
+        longest: tokens of a window; a longer answer is a window of its own.
+
+    Returns:
+        The examples, the answers counted from the first token of their window. The same windows at every call.
+    """
+    rows = examples.rows
+    lengths = np.minimum(rows.lengths, np.maximum(longest, examples.lasts - examples.firsts + 1))
+    lowest = np.maximum(0, examples.lasts - lengths + 1)
+    highest = np.minimum(examples.firsts, rows.lengths - lengths)
+    offsets = np.random.default_rng(_SEED).integers(lowest, highest, endpoint=True)
+    return TrainingExamples(
+        Rows(rows.questions, rows.offsets + offsets, lengths), examples.firsts - offsets, examples.lasts - offsets
+    )
 
 
 def _enter(ledger: CoverageLedger, question, tokens, passage: str) -> tuple[int, int] | None:

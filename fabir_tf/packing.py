@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import replacing, write_text
+from fabir_tf.pipelines.files import named_files, replacing, write_text
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors, save_packed_vectors
-from fabir_tf.pipelines.vocabulary import VOCABULARY_FILE, Vocabulary
+from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.run_directory import RunDirectory
 
 # Settings that name places on the machine that trained; of a path the last part is told.
-_PLACES = ("dataset", "eval_dataset", "vectors")
+_PLACES = ("dataset", "eval_dataset", "vectors", "start_from", "teacher")
 
 
 def pack(run_dir: str | os.PathLike, output: str | os.PathLike, max_words: int) -> Path:
@@ -35,18 +35,19 @@ def pack(run_dir: str | os.PathLike, output: str | os.PathLike, max_words: int) 
     run, packed = RunDirectory(run_dir), RunDirectory(output)
     if packed.is_started:
         raise UserError(f"{packed.path} already holds a reader: name another folder")
-    content, config = run.read_config(), run.read_model_config()
+    content = run.read_config()
     vectors = load_saved_vectors(run.vocabulary)
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)
-    # Read before anything is written: a run without a best checkpoint, or of damaged words, ends here.
+    # Read before anything is written: a run without a best checkpoint, or of damaged files, ends here.
+    run.read_model_config()
     vocabulary, weights = Vocabulary.load(run.vocabulary, kept.words), _read_weights(run)
-    write_text(packed.vocabulary / VOCABULARY_FILE, vocabulary.to_json())
+    vocabulary.save(packed.vocabulary)
     save_packed_vectors(kept, packed.vocabulary)
     with replacing(packed.best) as file:
         file.write(weights)
-    content["model"]["frozen_words"] = config.replace(frozen_words=len(kept.words)).frozen_words
+    content["model"]["frozen_words"] = len(kept.words)
     for name in _PLACES:
-        names = [Path(part).name for part in str(content["training"].get(name, "")).split(",")]
+        names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
         content["training"][name] = ",".join(names)
     # Last, because its presence is what makes the folder a reader.
     write_text(packed.config, json.dumps(content, indent=2) + "\n")

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from fabir_tf.configuration import ConfigError
-from fabir_tf.examples import training_examples
+from fabir_tf.examples import in_windows, training_examples
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.alignment import measure_coverage
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, load_texts, save_texts, tokenise
@@ -33,6 +33,7 @@ from fabir_tf.pipelines.squad import Answer, Question, SquadData, check_offsets,
 from fabir_tf.pipelines.teacher_borders import TeacherBorders
 from fabir_tf.pipelines.vectors import WordVectors, expect_dimension, load_saved_vectors, load_vectors, save_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
+from fabir_tf.run_directory import reader_directory
 from fabir_tf.training_config import DataOptions, TrainingConfig
 
 # Settings that decide what is in the data.
@@ -41,7 +42,9 @@ DATA_SETTINGS = (
     "eval_dataset",
     "vectors",
     "max_vectors",
+    "start_from",
     "max_passage",
+    "passage_window",
     "max_question",
     "min_word_count",
     "min_character_count",
@@ -105,7 +108,11 @@ def prepare_data(
     check_offsets(train_data)
     tokenised, eval_tokenised = (tokenise(data, options.cache_dir, log) for data in (train_data, eval_data))
     examples, ledger = training_examples(tokenised, training.max_passage, training.max_question)
+    if training.passage_window is not None:
+        examples = in_windows(examples, training.passage_window)
     opinion = _opinion(training.teacher, tokenised, examples.rows)
+    if vocabulary_folder is None and training.start_from:
+        vocabulary_folder = reader_directory(training.start_from).vocabulary
     if vocabulary_folder is None:
         vectors, vocabulary = _make_vocabulary(model_config, training, tokenised, eval_tokenised)
     else:
@@ -260,7 +267,7 @@ def _read_texts(path: Path) -> SquadData:
 
 
 def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[SquadData, SquadData]:
-    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir, "log": log}
+    places = options.tfds_folders | {"log": log}
     train_data = load_dataset(training.dataset, "train", **places)
     if training.eval_dataset:
         return train_data, load_dataset(training.eval_dataset, "dev", flag="--eval_dataset", **places)

@@ -19,8 +19,7 @@ from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.pipelines.windows import LONGEST_PASSAGE, merge_windows, window_offsets
 from fabir_tf.precision import dtype_policy
-from fabir_tf.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.run_directory import RunDirectory
+from fabir_tf.run_directory import RunDirectory, reader_directory
 from fabir_tf.training_config import POLICIES
 
 # Tokens that neighbouring windows of a long passage share at most: room for any answer with its surroundings.
@@ -107,9 +106,7 @@ class Reader:
         """
         if precision not in POLICIES:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
-        if not os.path.exists(run_dir) and run_dir in pretrained_readers():
-            run_dir = pretrained_folder(run_dir)
-        run = RunDirectory(run_dir)
+        run = reader_directory(run_dir)
         config = run.read_model_config()
         vectors = load_saved_vectors(run.vocabulary)
         vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
@@ -187,12 +184,7 @@ class Reader:
         decoder = self.config.decoder(n_best)
         answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
         windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
-        asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
-        batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
-        done = 0
-        found = self._logits(encode_rows(encoded, rows, LONGEST_QUESTION), batches)
-        for batch, logits in zip(batches, found, strict=True):
-            start, end = logits["start_logits"], logits["end_logits"]
+        for batch, start, end in self._read(encoded, rows, progress):
             spans = [np.asarray(part) for part in decoder(start, end)]
             for i, row in enumerate(batch):
                 question, length = int(rows.questions[row]), int(rows.lengths[row])
@@ -201,9 +193,6 @@ class Reader:
                 else:
                     part = (int(rows.offsets[row]), start[i, :length], end[i, :length])
                     windows.setdefault(question, []).append(part)
-            done += len(batch)
-            if progress:
-                progress(done, len(rows.lengths))
         for question, parts in windows.items():
             merged = _merge(encoded.tokenised, question, parts)
             spans = [np.asarray(part)[0] for part in decoder(*merged)]
@@ -226,18 +215,24 @@ class Reader:
         lengths = encoded.tokenised.passage_lengths[encoded.tokenised.question_passages]
         questions = np.flatnonzero((lengths > 0) & (lengths <= self.max_passage))
         rows = Rows(questions, np.zeros_like(questions), lengths[questions])
-        asked = np.minimum(encoded.tokenised.question_lengths[questions], LONGEST_QUESTION)
+        for batch, start, end in self._read(encoded, rows, progress):
+            for i, row in enumerate(batch):
+                length = rows.lengths[row]
+                yield int(questions[row]), _softmax(start[i, :length]), _softmax(end[i, :length])
+
+    def _read(
+        self, encoded: EncodedData, rows: Rows, progress: Callable[[int, int], None] | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Row numbers with their start and end logits, `(rows, passage)`, batch by batch."""
+        asked = np.minimum(encoded.tokenised.question_lengths[rows.questions], LONGEST_QUESTION)
         batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
         done = 0
         found = self._logits(encode_rows(encoded, rows, LONGEST_QUESTION), batches)
         for batch, logits in zip(batches, found, strict=True):
-            for i, row in enumerate(batch):
-                length = rows.lengths[row]
-                parts = (_softmax(logits[name][i, :length]) for name in ("start_logits", "end_logits"))
-                yield int(questions[row]), *parts
+            yield batch, logits["start_logits"], logits["end_logits"]
             done += len(batch)
             if progress:
-                progress(done, len(questions))
+                progress(done, len(rows.lengths))
 
     def _rows(self, tokenised: TokenisedData) -> Rows:
         lengths = tokenised.passage_lengths[tokenised.question_passages]

@@ -1,6 +1,7 @@
 """The folder of a run: its configuration, vocabulary, vectors, checkpoints and reports."""
 
 import json
+import os
 from pathlib import Path
 
 from fabir_tf.configuration import Config, ConfigError
@@ -9,6 +10,7 @@ from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pretrained import pretrained_folder, pretrained_readers
 
 
 class RunDirectory:
@@ -78,3 +80,14 @@ class RunDirectory:
             return MODELS[name].config.from_dict(values)
         except ConfigError as error:
             raise UserError(f"{self.config}: {error}") from error
+
+
+def reader_directory(name: str | os.PathLike) -> RunDirectory:
+    """Where a trained reader is.
+
+    Args:
+        name: the folder of a run, or a reader that comes with the package.
+    """
+    if not os.path.exists(name) and name in pretrained_readers():
+        return RunDirectory(pretrained_folder(name))
+    return RunDirectory(name)

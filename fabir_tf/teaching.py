@@ -1,6 +1,6 @@
 """What trained readers think of a dataset's answers, for another reader to learn from."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,17 +22,12 @@ def teach(
     Returns:
         Their opinion of every question whose passage all of them read in one piece.
     """
-    opinions: dict[int, list[np.ndarray]] = {}
-    counts = dict.fromkeys(range(len(tokenised.data.questions)), 0)
-    for reader in readers:
-        for number, start, end in reader.borders(reader.encode(tokenised), progress):
-            both = np.stack([start, end]) / len(readers)
-            opinions[number] = opinions[number] + both if number in opinions else both
-            counts[number] += 1
-    return TeacherBorders.collect(_whole(tokenised, opinions, counts, len(readers)))
-
-
-def _whole(tokenised: TokenisedData, opinions: dict, counts: dict, readers: int) -> Iterator[tuple]:
-    for number in sorted(opinions):
-        if counts[number] == readers:
-            yield tokenised.data.questions[number].id, *opinions[number]
+    opinions = [
+        {number: np.stack(both) for number, *both in reader.borders(reader.encode(tokenised), progress)}
+        for reader in readers
+    ]
+    questions = tokenised.data.questions
+    return TeacherBorders.collect(
+        (questions[number].id, *np.mean([opinion[number] for opinion in opinions], axis=0))
+        for number in sorted(set.intersection(*map(set, opinions)))
+    )

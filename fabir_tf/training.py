@@ -1,7 +1,5 @@
 """Training: data in, a run directory with a trained reader out; resumable at every checkpoint, bit for bit."""
 
-import csv
-import io
 import itertools
 import json
 import sys
@@ -22,14 +20,14 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import naming, write_text
+from fabir_tf.pipelines.files import csv_text, naming, write_text
 from fabir_tf.pipelines.length_groups import LengthGroups
 from fabir_tf.pipelines.rows import EncodedRows
 from fabir_tf.pipelines.vectors import WordVectors
 from fabir_tf.precision import dtype_policy
 from fabir_tf.preparation import PreparedRun, prepare_run
 from fabir_tf.reader import Reader, set_frozen_table
-from fabir_tf.run_directory import RunDirectory
+from fabir_tf.run_directory import RunDirectory, reader_directory
 from fabir_tf.schedule import Cooldown, WarmupSchedule
 from fabir_tf.training_config import DataOptions, TrainingConfig
 
@@ -76,6 +74,8 @@ def train(
     groups = length_groups(prepared.data.rows, prepared.training)
     steps = groups.batches_per_epoch
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.vectors, steps)
+    if prepared.training.start_from and not prepared.resuming:
+        load_checkpoint(reader_directory(prepared.training.start_from).best, trainer.model, optimizer=False)
     vocabulary = prepared.data.vocabulary
     log(
         f"{_trainable(trainer):,} trainable parameters; {vocabulary.trainable_rows:,} trained words, "
@@ -104,8 +104,9 @@ def compiled_model(
     with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_table(model, vectors.table)
-    averaging = {} if training.ema_decay is None else {"use_ema": True, "ema_momentum": training.ema_decay}
-    adam = keras.optimizers.Adam if training.ema_decay is None else AveragingAdam
+    adam, averaging = keras.optimizers.Adam, {}
+    if training.ema_decay is not None:
+        adam, averaging = AveragingAdam, {"use_ema": True, "ema_momentum": training.ema_decay}
     optimizer = adam(
         _learning_rate(config, training, steps_per_epoch),
         training.adam_beta_1,
@@ -281,11 +282,7 @@ class _Session:
         }
         self.state["epochs"].append(row)
         self.state |= {"seconds": 0.0, "loss": None}
-        text = io.StringIO()
-        writer = csv.DictWriter(text, HISTORY, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.state["epochs"])
-        write_text(self.run.history, text.getvalue())
+        write_text(self.run.history, csv_text(HISTORY, self.state["epochs"]))
         events = {name: row[name] for name in HISTORY[2:] if row[name] is not None}
         backend.write_events(self.run.tensorboard, row["step"], events)
         name = f"epoch {row['epoch']}/{self.training.epochs}" if row["epoch"] else "before training"

@@ -36,7 +36,18 @@ class TrainingConfig(Config):
     max_vectors: int = setting(
         400_000, "Word vectors read from the beginning of the file; later ones only for words of the data", low=0
     )
+    start_from: str = setting(
+        "",
+        "Trained reader that the run begins as, a run's folder or a reader that comes with the package; its words, "
+        "characters and vectors take the place of those of vectors and the data",
+    )
     max_passage: int = setting(400, "Most tokens of a passage that is trained on", low=1)
+    passage_window: int | None = setting(
+        None,
+        "Train on a window of so many tokens of each longer passage, which holds the answer somewhere; none trains on "
+        "whole passages",
+        low=1,
+    )
     max_question: int = setting(60, "Most tokens of a question that is trained on", low=1)
     min_word_count: int = setting(100, "A word without a vector is trained if it occurs more often than this", low=0)
     min_character_count: int = setting(50, "A character keeps an id if it occurs more often than this", low=0)
@@ -88,6 +99,8 @@ class TrainingConfig(Config):
         super().__post_init__()
         if self.cooldown_epochs > self.epochs:
             raise ConfigError(f"cooldown_epochs must be at most epochs={self.epochs}, found {self.cooldown_epochs}")
+        if self.passage_window is not None and self.teacher:
+            raise ConfigError("teacher knows whole passages, which passage_window cuts: expected one of them")
         if self.cooldown_epochs and self.max_minutes is not None:
             raise ConfigError("cooldown_epochs needs to know the last epoch, which max_minutes leaves open")
 
@@ -107,3 +120,8 @@ class DataOptions:
     tfds_data_dir: str | None = None
     tfds_manual_dir: str | None = None
     prepared: str | None = None
+
+    @property
+    def tfds_folders(self) -> dict[str, str | None]:
+        """What `load_dataset` takes of these."""
+        return {"tfds_data_dir": self.tfds_data_dir, "tfds_manual_dir": self.tfds_manual_dir}

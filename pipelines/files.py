@@ -1,10 +1,12 @@
 """Files that are whole or not there: written beside their place, then moved into it."""
 
 import contextlib
+import csv
 import errno
+import io
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,6 +53,29 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     with replacing(path) as file:
         # Python strings from JSON may hold lone surrogates, which plain UTF-8 refuses.
         file.write(text.encode("utf-8", "surrogatepass"))
+
+
+def named_files(names: str) -> list[str]:
+    """What a text names that may hold several files, separated by commas; a file's own name may hold one, too.
+
+    Args:
+        names: paths, or other names.
+    """
+    return [names] if os.path.exists(os.path.expanduser(names)) else names.split(",")
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
+    """Rows as CSV, after a line of names; None is an empty cell.
+
+    Args:
+        columns: names of the columns.
+        rows: values by column.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def expect_writable(path: str | os.PathLike) -> None:

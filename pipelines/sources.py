@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import named_files
 from fabir_tf.pipelines.squad import Answer, Question, SquadData, join, read_squad
 
 AUTO = "auto"
@@ -56,19 +57,14 @@ def load_dataset(
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
     try:
-        return join([_load(part, split, tfds_data_dir, tfds_manual_dir, log) for part in _parts(spec)])
+        return join([_load(part, split, tfds_data_dir, tfds_manual_dir, log) for part in named_files(spec)])
     except UserError as error:
         raise UserError(str(error).replace("--dataset=", f"{flag}=")) from error
 
 
 def names_file(spec: str) -> bool:
     """Whether `load_dataset` reads some of this as the path of a JSON file, which holds one split and not two."""
-    return any(part.endswith(".json") or Path(part).is_file() for part in _parts(spec))
-
-
-def _parts(spec: str) -> list[str]:
-    # A file's name may hold a comma.
-    return [spec] if Path(spec).exists() else spec.split(",")
+    return any(part.endswith(".json") or Path(part).is_file() for part in named_files(spec))
 
 
 def data_from_rows(rows: Iterable[Mapping[str, Any]], name: str) -> SquadData:

@@ -17,7 +17,7 @@ import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.fasttext_binary import FastTextBinary, is_fasttext_binary
-from fabir_tf.pipelines.files import replacing
+from fabir_tf.pipelines.files import named_files, replacing
 
 BUNDLED = Path(__file__).with_name("bundled") / "vectors.npz"
 TABLE_FILE = "vectors.npy"
@@ -78,8 +78,9 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
     """
     if spec == "none":
         return WordVectors([], np.zeros((0, 0), np.float16), "none")
-    if "," in spec and not Path(spec).expanduser().exists():
-        return _side_by_side([load_vectors(part, needed, max_words) for part in spec.split(",")], spec)
+    parts = named_files(spec)
+    if len(parts) > 1:
+        return _side_by_side([load_vectors(part, needed, max_words) for part in parts], spec)
     if not spec:
         raise UserError("The word vectors are named by an empty text, expected bundled, none or a file.")
     path = BUNDLED if spec == "bundled" else Path(spec).expanduser()

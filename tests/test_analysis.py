@@ -16,6 +16,7 @@ from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
 from fabir_tf.analysis.intervals import interval, resampled_means
 from fabir_tf.analysis.judged import Judged, Prediction, judge, read_answers
 from fabir_tf.analysis.scores import score_groups
+from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import squad_from_json
 from fabir_tf.pipelines.squad_metrics import score_v1
@@ -61,7 +62,7 @@ def test_the_kind_of_a_question(question, kind):
 
 
 def test_lengths_are_counted_in_tokens_and_every_question_has_its_group():
-    by_name = {way.name: way for way in groupings(DATA)}
+    by_name = {way.name: way for way in groupings(tokenise(DATA))}
     expected = {
         "answer_length": "2",  # Anna Keld
         "question_length": "1-7",
@@ -93,7 +94,7 @@ def test_questions_without_an_answer_are_a_group_of_their_own():
         ]
     }
     data = squad_from_json(content, "v2")
-    way = groupings(data)[0]
+    way = groupings(tokenise(data))[0]
     assert [way.labels[group] for group in way.groups] == ["0", "1"]
     found = judge("ours", data, {"1": Prediction(""), "2": Prediction("")})
     assert found.exact_match.tolist() == [100.0, 0.0]
@@ -167,7 +168,7 @@ def test_differences_are_of_the_same_resampled_questions():
 
 def test_the_table_has_every_group_and_sets_the_others_against_the_first():
     ours, perfect = judged(), judge("perfect", DATA, {q.id: Prediction(q.answers[0].text) for q in DATA.questions})
-    rows = score_groups([ours, perfect], groupings(DATA))
+    rows = score_groups([ours, perfect], groupings(tokenise(DATA)))
     for name in ("all", "answer_length", "question_length", "question_type", "passage_length"):
         own = [row for row in rows if row["grouping"] == name]
         assert sum(row["questions"] for row in own) == 2 * len(DATA.questions)
@@ -184,7 +185,7 @@ def test_the_table_has_every_group_and_sets_the_others_against_the_first():
 def test_answers_of_like_probability_are_counted_together():
     right = {f"Mill-{number}": 0.95 for number in range(2)}
     found = judged(**right, **{"Mill-2": 1.0, "Lake-0": 0.05})
-    bins = certainty_bins(found)
+    bins = certainty_bins(found.probabilities, found.exact_match)
     # The eight missing answers are of probability 0.
     assert [one.questions for one in bins] == [9, 3]
     assert bins[1].probability == pytest.approx(100 * (0.95 + 0.95 + 1.0) / 3)

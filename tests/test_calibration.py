@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
+from fabir_tf.analysis.certainty import calibration_error, certainty_bins
 from fabir_tf.export import calibration
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad_metrics import exact_match
@@ -38,7 +39,7 @@ def test_expected_calibration_error_by_hand():
     """Bins 0.2 to 0.3 (one of two right), 0.9 to 1 (one of one)."""
     is_right, probability = np.array([1.0, 0.0, 1.0]), np.array([0.21, 0.29, 1.0])
     expected = 2 / 3 * abs(0.5 - 0.25) + 1 / 3 * abs(1.0 - 1.0)
-    np.testing.assert_allclose(calibration.expected_calibration_error(is_right, probability), expected)
+    assert calibration_error(certainty_bins(probability, 100 * is_right)) / 100 == pytest.approx(expected)
 
 
 def test_risk_and_coverage_by_hand():

@@ -65,6 +65,8 @@ def training_configs(draw):
     values["cooldown_epochs"] = min(values["cooldown_epochs"], values["epochs"])
     if values["cooldown_epochs"]:
         values["max_minutes"] = None
+    if values["teacher"]:
+        values["passage_window"] = None
     return TrainingConfig(**values)
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from tiny import ARTICLES, squad_data
 
-from fabir_tf.examples import training_examples
+from fabir_tf.examples import TrainingExamples, in_windows, training_examples
 from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.rows import Rows
 from fabir_tf.pipelines.squad import Answer, Question, SquadData
 from fabir_tf.pipelines.tokenizer import tokenize
 
@@ -107,3 +108,27 @@ def test_spans_say_the_answers_of_ordinary_data():
     lengths = [len(tokenize(data.passages[question.passage]).words) for question in data.questions]
     assert examples.rows.lengths.tolist() == lengths
     assert len(set(lengths)) == 4
+
+
+def test_a_window_holds_the_answer_anywhere_and_no_more_tokens_than_it_may():
+    random = np.random.default_rng(7)
+    lengths = random.integers(1, 60, 3000)
+    firsts = random.integers(0, lengths)
+    lasts = random.integers(firsts, lengths)
+    whole = TrainingExamples(Rows(np.arange(3000), np.zeros(3000, np.int64), lengths), firsts, lasts)
+    found = in_windows(whole, 20)
+    rows = found.rows
+    np.testing.assert_array_equal(rows.offsets + found.firsts, firsts)
+    np.testing.assert_array_equal(rows.offsets + found.lasts, lasts)
+    np.testing.assert_array_equal(rows.lengths, np.minimum(lengths, np.maximum(20, lasts - firsts + 1)))
+    assert (found.firsts >= 0).all()
+    assert (found.lasts < rows.lengths).all()
+    assert (rows.offsets >= 0).all()
+    assert (rows.offsets + rows.lengths <= lengths).all()
+    np.testing.assert_array_equal(rows.offsets, in_windows(whole, 20).rows.offsets)
+
+
+def test_the_answer_is_at_every_place_of_its_window():
+    same = np.ones(1000, np.int64)
+    rows = Rows(np.arange(1000), 0 * same, 60 * same)
+    assert set(in_windows(TrainingExamples(rows, 25 * same, 26 * same), 20).firsts) == set(range(19))

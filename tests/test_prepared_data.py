@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 
+from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import read_squad
+from fabir_tf.pipelines.tokenizer import tokenize
 from fabir_tf.prepared_data import load_data, prepare_data, save_data
 from fabir_tf.reader import Reader
 from fabir_tf.training import train
@@ -111,6 +113,19 @@ def test_the_command_says_what_it_wrote(prepared):
         "train",
         "vocabulary",
     ]
+
+
+def test_windows_of_passages_hold_their_answers(prepared):
+    training = TrainingConfig(**SETTINGS, **prepared[1], passage_window=6)
+    data = prepare_data(MODEL, training, DataOptions(None), lambda line: None)
+    tokenised = tokenise(read_squad(prepared[1]["dataset"]))
+    types = ["", *tokenised.texts.types]
+    assert data.rows.passage_lengths.tolist() == [6] * len(data.borders)
+    for start, (first, last), question in zip(
+        data.rows.passage_starts, data.borders, tokenised.data.questions, strict=True
+    ):
+        words = [types[token] for token in data.rows.tokens[start + first : start + last + 1]]
+        assert words == tokenize(question.answers[0].text).words
 
 
 def test_arrays_give_the_run_that_the_files_give(prepared, on_tensorflow, tmp_path):

@@ -502,6 +502,11 @@ def test_a_run_cools_down_at_its_own_end(files, tmp_path):
         TrainingConfig(cooldown_epochs=3, max_minutes=5)
 
 
+def test_a_teacher_of_whole_passages_and_windows_exclude_each_other():
+    with pytest.raises(ConfigError, match="passage_window"):
+        TrainingConfig(passage_window=40, teacher="teacher.npz")
+
+
 def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path):
     """After the first step of six; the epoch is scored as far as it went, and more time is for further epochs.
 

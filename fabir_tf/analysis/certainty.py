@@ -4,8 +4,6 @@ import dataclasses
 
 import numpy as np
 
-from fabir_tf.analysis.judged import Judged
-
 BINS = 10
 
 
@@ -24,22 +22,22 @@ class CertaintyBin:
     exact_match: float
 
 
-def certainty_bins(judged: Judged) -> list[CertaintyBin]:
+def certainty_bins(probabilities: np.ndarray, exact_match: np.ndarray) -> list[CertaintyBin]:
     """Sorts answers into bins of equal width by their probability.
 
     Args:
-        judged: predictions with probabilities.
+        probabilities: of each answer, from 0 to 1.
+        exact_match: of each answer, in percent.
 
     Returns:
         The bins that hold an answer, the least probable first.
 
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
     """
-    probabilities = judged.probabilities
     bins = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     groups = (np.flatnonzero(bins == place) for place in range(BINS))
     return [
-        CertaintyBin(len(group), 100.0 * probabilities[group].mean(), judged.exact_match[group].mean())
+        CertaintyBin(len(group), 100.0 * probabilities[group].mean(), exact_match[group].mean())
         for group in groups
         if len(group)
     ]
@@ -53,6 +51,8 @@ def calibration_error(bins: list[CertaintyBin]) -> float:
 
     Returns:
         Percentage points.
+
+    Reference: Guo et al. 2017, eq. 3.
     """
     total = sum(one.questions for one in bins)
     return sum(one.questions * abs(one.probability - one.exact_match) for one in bins) / total

@@ -2,11 +2,11 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from fabir_tf.pipelines.squad import Question, SquadData
+from fabir_tf.pipelines.encoding import TokenisedData
 from fabir_tf.pipelines.tokenizer import tokenize
 
 QUESTION_TYPES = (
@@ -48,11 +48,11 @@ def question_type(question: str) -> str:
     return "who" if word in ("whom", "whose") else word
 
 
-def groupings(data: SquadData) -> list[Grouping]:
+def groupings(tokenised: TokenisedData) -> list[Grouping]:
     """The four ways of the paper.
 
     Args:
-        data: the questions.
+        tokenised: the questions.
 
     Returns:
         By the answer's length (of the first reference), the question's, the kind of the question and the passage's
@@ -61,34 +61,19 @@ def groupings(data: SquadData) -> list[Grouping]:
 
     Reference: FABIR figures 3 to 6; thesis figure 17.
     """
-    passages = [len(tokenize(passage).words) for passage in data.passages]
-    types = [QUESTION_TYPES.index(question_type(question.text)) for question in data.questions]
+    questions = tokenised.data.questions
+    answers = [len(tokenize(question.answers[0].text).words) if question.answers else 0 for question in questions]
+    types = [QUESTION_TYPES.index(question_type(question.text)) for question in questions]
+    passages = tokenised.passage_lengths[tokenised.question_passages]
     return [
-        _by_length("answer_length", "answer length, tokens", data, _answer_length, (1, 2, 3, 5, 10)),
-        _by_length("question_length", "question length, tokens", data, _question_length, (7, 9, 11, 13, 16)),
+        _by_length("answer_length", "answer length, tokens", np.array(answers, np.int64), (1, 2, 3, 5, 10)),
+        _by_length("question_length", "question length, tokens", tokenised.question_lengths, (7, 9, 11, 13, 16)),
         Grouping("question_type", "question type", QUESTION_TYPES, np.array(types, np.int64)),
-        _by_length(
-            "passage_length",
-            "passage length, tokens",
-            data,
-            lambda question: passages[question.passage],
-            (75, 100, 125, 150, 200),
-        ),
+        _by_length("passage_length", "passage length, tokens", passages, (75, 100, 125, 150, 200)),
     ]
 
 
-def _answer_length(question: Question) -> int:
-    return len(tokenize(question.answers[0].text).words) if question.answers else 0
-
-
-def _question_length(question: Question) -> int:
-    return len(tokenize(question.text).words)
-
-
-def _by_length(
-    name: str, title: str, data: SquadData, length_of: Callable[[Question], int], longest: Sequence[int]
-) -> Grouping:
-    lengths = np.array([length_of(question) for question in data.questions], np.int64)
+def _by_length(name: str, title: str, lengths: np.ndarray, longest: Sequence[int]) -> Grouping:
     # Questions without an answer are a group of their own where there are such.
     longest = (0, *longest) if (lengths == 0).any() else longest
     shortest = [0 if longest[0] == 0 else 1, *(length + 1 for length in longest)]

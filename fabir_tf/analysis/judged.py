@@ -12,7 +12,7 @@ import numpy as np
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import open_json, parse_json, shown
 from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.squad_metrics import best_over_references, exact_match, f1
+from fabir_tf.pipelines.squad_metrics import best_over_references, exact_match, f1, read_predictions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Judged:
     exact_match: np.ndarray
     f1: np.ndarray
 
-    @property
+    @functools.cached_property
     def probabilities(self) -> np.ndarray | None:
         """Float64 `(questions,)`, 0 for a question that the file lacks; None if the file tells none."""
         told = [found.probability if found else 0.0 for found in self.predictions]
@@ -93,14 +93,7 @@ def read_answers(path: str | os.PathLike) -> dict[str, Prediction]:
     lines = [line for line in content.split(b"\n") if line.strip()]
     if lines and _is_answer_line(lines[0]):
         return dict(_from_lines(str(path), lines))
-    predictions = parse_json(content, str(path))
-    if not isinstance(predictions, dict):
-        expected = "an object that gives each question id its text, or the JSON lines of fabir-predict"
-        raise UserError(f"{path}: found {shown(predictions)}, expected {expected}")
-    for identifier, text in predictions.items():
-        if not isinstance(text, str):
-            raise UserError(f"{path}: question {identifier!r} has {shown(text)}, expected a text")
-    return {identifier: Prediction(text) for identifier, text in predictions.items()}
+    return {identifier: Prediction(text) for identifier, text in read_predictions(path).items()}
 
 
 def _is_answer_line(line: bytes) -> bool:

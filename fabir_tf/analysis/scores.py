@@ -1,7 +1,5 @@
 """The table of an analysis: each kind of question, each file of predictions, EM and F1 with their intervals."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -52,16 +50,3 @@ def _figures(values: np.ndarray) -> Iterator[tuple]:
     for row, mean in enumerate(means):
         above = (None, None, None) if row == 0 else (mean - means[0], *interval(drawn[:, row] - drawn[:, 0]))
         yield (mean, *interval(drawn[:, row]), *above)
-
-
-def as_csv(rows: Sequence[dict]) -> str:
-    """The table for programs.
-
-    Args:
-        rows: from `score_groups`.
-    """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

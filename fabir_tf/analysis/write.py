@@ -1,6 +1,5 @@
 """What an analysis leaves in its folder."""
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,37 +8,41 @@ from fabir_tf.analysis.certainty import certainty_bins
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import Judged
-from fabir_tf.analysis.scores import ALL, as_csv, score_groups
+from fabir_tf.analysis.scores import ALL, COLUMNS, score_groups
 from fabir_tf.inspection import look_inside
+from fabir_tf.pipelines.encoding import TokenisedData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import replacing, write_text
+from fabir_tf.pipelines.files import csv_text, replacing, write_text
 from fabir_tf.pipelines.squad import SquadData
+from fabir_tf.plotting import NO_PICTURES, has_pictures
 from fabir_tf.reader import Reader
 
-NO_PICTURES = 'no picture is drawn, which takes matplotlib: pip install "fabir_tf[plot]"'
 
-
-def write_analysis(folder: Path, data: SquadData, judged: Sequence[Judged], most_errors: int = 50) -> list[dict]:
+def write_analysis(
+    folder: Path, tokenised: TokenisedData, judged: Sequence[Judged], most_errors: int = 50
+) -> list[dict]:
     """Writes scores.csv, report.html and, where matplotlib is installed, the report's pictures by themselves.
 
     Args:
         folder: made if it does not exist.
-        data: the questions.
+        tokenised: the questions.
         judged: the predictions; the others are set against the first.
         most_errors: errors of each kind in the report.
 
     Returns:
         The rows of scores.csv, those of all questions first.
     """
-    ways = groupings(data)
+    data, ways = tokenised.data, groupings(tokenised)
     rows = score_groups(judged, ways)
-    write_text(folder / "scores.csv", as_csv(rows))
+    write_text(folder / "scores.csv", csv_text(COLUMNS, rows))
     parts = [page.table(_of(rows, ALL))]
     for way in ways:
         own = _of(rows, way.name)
         parts += [page.heading(f"By {way.title}"), _picture(folder, f"by_{way.name}", "draw_scores", way.title, own)]
         parts.append(page.table(own))
-    bins = {one.name: certainty_bins(one) for one in judged if one.probabilities is not None}
+    bins = {
+        one.name: certainty_bins(one.probabilities, one.exact_match) for one in judged if one.probabilities is not None
+    }
     if bins:
         parts += [page.heading("Certainty"), _picture(folder, "certainty", "draw_certainty", bins)]
     for one in judged:
@@ -80,11 +83,6 @@ def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id:
     ]
     parts += [page.wide_picture(pictures.draw_attention(inside, kind), kind) for kind in inside.attention]
     write_text(folder / "question.html", page.page(question.text, parts))
-
-
-def has_pictures() -> bool:
-    """Whether pictures can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def _of(rows: Sequence[dict], grouping: str) -> list[dict]:

@@ -15,9 +15,11 @@ from absl import flags
 
 from fabir_tf.analysis.judged import judge, read_answers
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import expect_writable
 from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.plotting import NO_PICTURES, has_pictures
 
 
 def define_flags() -> None:
@@ -37,7 +39,7 @@ def main(values: flags.FlagValues) -> None:
     reader_folder = cli.reader_folder(values)
     _expect_flags(values, reader_folder)
     # Brings TensorFlow, which a mistake in the flags need not wait for.
-    from fabir_tf.analysis.write import NO_PICTURES, has_pictures, write_analysis, write_inspection
+    from fabir_tf.analysis.write import write_analysis, write_inspection
 
     folder = Path(values.output).expanduser()
     expect_writable(folder / "report.html")
@@ -46,13 +48,12 @@ def main(values: flags.FlagValues) -> None:
         raise UserError("--predictions_files: found the same name twice, expected NAME=FILE with different names")
     answers = {name: read_answers(path) for name, path in named.items()}
     options = cli.data_options(values)
-    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir}
-    data = load_dataset(values.dataset, "dev", **places, log=cli.to_stderr)
+    data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
     if not has_pictures():
         cli.to_stderr(NO_PICTURES)
     if answers:
         judged = [judge(name, data, found) for name, found in answers.items()]
-        rows = write_analysis(folder, data, judged, values.errors)
+        rows = write_analysis(folder, tokenise(data, options.cache_dir, cli.to_stderr), judged, values.errors)
         for row in rows[: len(judged)]:
             print(f"{row['predictions']}: EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}", flush=True)
     if values.question_id:
@@ -63,9 +64,7 @@ def main(values: flags.FlagValues) -> None:
 
 
 def _expect_flags(values: flags.FlagValues, reader_folder: str | None) -> None:
-    for name in ("dataset", "output"):
-        if not values[name].value:
-            raise UserError(f"--{name} is missing: name {'the questions' if name == 'dataset' else 'a folder'}")
+    cli.expect_given(values, dataset="the questions", output="a folder")
     if bool(reader_folder) != bool(values.question_id):
         raise UserError("--run_dir (or --model) and --question_id go together, found one of them")
     if not values.predictions_files and not values.question_id:

@@ -10,7 +10,7 @@ from pathlib import Path
 from absl import app, flags
 
 from fabir_tf.configuration import Config, ConfigError, define_shared_flags
-from fabir_tf.models import MODELS, list_models
+from fabir_tf.models import MODELS, list_models, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, naming
@@ -18,6 +18,7 @@ from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.pipelines.windows import LONGEST_PASSAGE
 from fabir_tf.prepared_data import prepared_settings
 from fabir_tf.pretrained import pretrained_folder, pretrained_readers
+from fabir_tf.run_directory import reader_directory
 from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
@@ -175,6 +176,35 @@ def reader_folder(values: flags.FlagValues) -> str | None:
     return str(pretrained_folder(values.model))
 
 
+def needed_reader_folder(values: flags.FlagValues) -> str:
+    """`reader_folder`, where there has to be one.
+
+    Raises:
+        UserError: as `reader_folder`; or neither flag is given.
+    """
+    folder = reader_folder(values)
+    if not folder:
+        raise UserError(
+            "--run_dir is missing: name the folder of a trained run, or a reader of the package with --model"
+        )
+    return folder
+
+
+def expect_given(values: flags.FlagValues, **meanings: str) -> None:
+    """Refuses to begin without some flags.
+
+    Args:
+        values: the flags.
+        **meanings: by flag, what it names.
+
+    Raises:
+        UserError: a flag is not given, or is empty.
+    """
+    for flag, meaning in meanings.items():
+        if not values[flag].value:
+            raise UserError(f"--{flag} is missing: name {meaning}")
+
+
 def define_data_flags() -> None:
     """Flags of `DataOptions`."""
     text = "Where tokenised texts are kept between runs; empty keeps none."
@@ -201,7 +231,7 @@ def data_options(values: flags.FlagValues, prepared: str | None = None) -> DataO
 
 
 def configurations(values: flags.FlagValues, prepared: str | None = None) -> tuple[ReaderConfig, TrainingConfig]:
-    """The configurations of the defaults, --config and the flags; the later one wins.
+    """The configurations of the defaults, the reader of --start_from, --config and the flags; the later one wins.
 
     Args:
         values: the flags.
@@ -215,16 +245,23 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     named = given.pop("model", DEFAULT_MODEL)
     if not isinstance(named, str) or named not in MODELS:
         raise UserError(f"{values.config}: unknown model {shown(named)}, expected one of {', '.join(MODELS)}")
-    name = values.model or named
+    fixed = prepared_settings(Path(prepared).expanduser()) if prepared else {}
+    start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
+    # What is no text is told below, as any setting of --config is.
+    begun = reader_directory(start_from).read_model_config() if start_from and isinstance(start_from, str) else None
+    name = values.model or (model_name(begun) if begun else named)
     chosen = MODELS[name].config
     model, training = _split_settings(values.config, given, chosen, TrainingConfig)
     model |= _flags_of(name, values)
     training |= TrainingConfig.given_flags(values)
-    if prepared:
-        for field, value in prepared_settings(Path(prepared).expanduser()).items():
-            found = (model | training).get(field, value)
-            if found != value:
-                raise UserError(f"--prepared={prepared}: prepared with {field}={value!r}, found {field}={found!r}")
+    for field, value in fixed.items():
+        found = (model | training).get(field, value)
+        if found != value:
+            raise UserError(f"--prepared={prepared}: prepared with {field}={value!r}, found {field}={found!r}")
+    if begun:
+        if type(begun) is not chosen:
+            raise UserError(f"--start_from={start_from}: found a --model={model_name(begun)}, expected --model={name}")
+        model = begun.to_dict() | model
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
 

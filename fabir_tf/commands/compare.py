@@ -31,8 +31,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and compares."""
-    if not values.output:
-        raise UserError("--output is missing: name the folder for the runs and the table")
+    cli.expect_given(values, output="the folder for the runs and the table")
     folder = Path(values.output).expanduser()
     compare(_plan(values, folder), lambda line: print(line, flush=True))
 
@@ -51,15 +50,28 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
             raise UserError(f"--configs: {path}: {found}, expected a flag file of fabir-train") from None
     if len({path.stem for path in configs}) < len(configs):
         raise UserError("--configs: two of the files have the same name, by which the table tells them apart")
-    for name in ("seed", "model"):
-        if values[name].present:
-            raise UserError(f"--{name} is for fabir-train, found it here: it is --seeds and the flag files that decide")
+    refuse_single_run(values, "it is --seeds and the flag files that decide")
     dataset = values.eval_dataset or values.dataset
     if not dataset or (names_file(dataset) and not values.eval_dataset):
         raise UserError("--dataset and --eval_dataset are missing: name the data that all are trained and scored on")
     plan = Plan(configs, training_seeds(values.seeds), shared_flags(values), dataset, folder)
     expect_writable(folder / "plan.json")
     return plan
+
+
+def refuse_single_run(values: flags.FlagValues, instead: str) -> None:
+    """Refuses the flags that make sense for one run alone.
+
+    Args:
+        values: the flags.
+        instead: what decides about these here.
+
+    Raises:
+        UserError: one of them is given.
+    """
+    for name in ("seed", "model"):
+        if values[name].present:
+            raise UserError(f"--{name} is for fabir-train, found it here: {instead}")
 
 
 def training_seeds(texts: list[str]) -> tuple[int, ...]:

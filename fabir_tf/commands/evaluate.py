@@ -64,14 +64,7 @@ def _check_output(values: flags.FlagValues, flag: str) -> None:
 
 
 def _load(values: flags.FlagValues):
-    options = cli.data_options(values)
-    return load_dataset(
-        values.dataset,
-        "dev",
-        tfds_data_dir=options.tfds_data_dir,
-        tfds_manual_dir=options.tfds_manual_dir,
-        log=cli.to_stderr,
-    )
+    return load_dataset(values.dataset, "dev", **cli.data_options(values).tfds_folders, log=cli.to_stderr)
 
 
 def _score_file(values: flags.FlagValues) -> dict:

@@ -37,11 +37,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
-    run_dir = cli.reader_folder(values)
-    if not run_dir:
-        raise UserError(
-            "--run_dir is missing: name the folder of a trained run, or a reader of the package with --model"
-        )
+    run_dir = cli.needed_reader_folder(values)
     if not values.export_dir:
         raise UserError("--export_dir is missing: name the folder of the exports")
     from fabir_tf.export.calibration import calibrate
@@ -68,8 +64,7 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     name = values.calibration_dataset
     if name == NONE:
         return None
-    options = cli.data_options(values)
-    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir, "log": cli.to_stderr}
+    places = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **places)
     training = RunDirectory(run_dir).read_config()["training"]

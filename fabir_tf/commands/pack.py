@@ -8,7 +8,6 @@ A run keeps all of its word vectors, 80 MB for those of GloVe 6B; here the commo
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import naming
 
 
@@ -21,9 +20,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Packs the reader."""
-    for flag, meaning in (("run_dir", "the folder of a trained run"), ("output", "the folder to write")):
-        if not values[flag].value:
-            raise UserError(f"--{flag} is missing: name {meaning}")
+    cli.expect_given(values, run_dir="the folder of a trained run", output="the folder to write")
     from fabir_tf.packing import pack
 
     folder = pack(values.run_dir, values.output, values.words)

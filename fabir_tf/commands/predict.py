@@ -38,11 +38,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the questions, answers them and writes the answers."""
-    folder = cli.reader_folder(values)
-    if not folder:
-        raise UserError(
-            "--run_dir is missing: name the folder of a trained run, or a reader of the package with --model"
-        )
+    folder = cli.needed_reader_folder(values)
     asked = values.question is not None or values.passage is not None
     if asked == (values.input_file is not None):
         raise UserError("expected either --question with --passage, or --input_file")

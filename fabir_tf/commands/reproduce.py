@@ -14,13 +14,15 @@ from absl import flags
 
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import judge, read_answers
-from fabir_tf.analysis.scores import as_csv, score_groups
+from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
-from fabir_tf.commands.compare import shared_flags, training_seeds
+from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
 from fabir_tf.comparison import Plan, as_markdown, compare
+from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, replacing, write_text
+from fabir_tf.pipelines.files import csv_text, expect_writable, replacing, write_text
 from fabir_tf.pipelines.sources import AUTO, load_dataset, names_file
+from fabir_tf.plotting import NO_PICTURES, has_pictures
 from fabir_tf.published import FIGURES, TABLES
 from fabir_tf.run_directory import RunDirectory
 
@@ -38,11 +40,8 @@ def main(values: flags.FlagValues) -> None:
     """Trains, compares and draws."""
     if bool(values.table) == bool(values.figure):
         raise UserError("expected either --table or --figure, found both or neither")
-    if not values.output:
-        raise UserError("--output is missing: name the folder for the runs, the table and the figure")
-    for name in ("seed", "model"):
-        if values[name].present:
-            raise UserError(f"--{name} is for fabir-train, found it here: the papers' rows and --seeds decide")
+    cli.expect_given(values, output="the folder for the runs, the table and the figure")
+    refuse_single_run(values, "the papers' rows and --seeds decide")
     dataset = values.eval_dataset or values.dataset or AUTO
     if names_file(dataset) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
@@ -64,17 +63,15 @@ def main(values: flags.FlagValues) -> None:
 
 def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
     """Writes a figure of the first seed's readers, and the numbers that it shows."""
-    from fabir_tf.analysis.write import NO_PICTURES, has_pictures
-
     options = cli.data_options(values)
-    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir}
-    data = load_dataset(plan.dataset, "dev", **places, log=cli.to_stderr)
+    data = load_dataset(plan.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
+    tokenised = tokenise(data, options.cache_dir, cli.to_stderr)
     runs = {config.stem: RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}") for config in plan.configs}
     judged = [judge(name, data, read_answers(run.predictions)) for name, run in runs.items()]
-    way = next(way for way in groupings(data) if way.name == FIGURES[number])
+    way = next(way for way in groupings(tokenised) if way.name == FIGURES[number])
     rows = [row for row in score_groups(judged, [way]) if row["grouping"] == way.name]
     path = plan.folder.parent / f"figure_{number}.csv"
-    write_text(path, as_csv(rows))
+    write_text(path, csv_text(COLUMNS, rows))
     if not has_pictures():
         cli.to_stderr(NO_PICTURES)
         return

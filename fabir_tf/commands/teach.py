@@ -28,24 +28,23 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the questions and writes the file."""
-    meanings = {"run_dirs": "the folders of trained runs", "dataset": "the questions", "output": "the file to write"}
-    for flag, meaning in meanings.items():
-        if not values[flag].value:
-            raise UserError(f"--{flag} is missing: name {meaning}")
-    if Path(values.output).exists():
+    cli.expect_given(
+        values, run_dirs="the folders of trained runs", dataset="the questions", output="the file to write"
+    )
+    output = Path(values.output).expanduser()
+    if output.exists():
         raise UserError(f"--output={values.output} exists: name another file")
-    expect_writable(values.output)
+    expect_writable(output)
     from fabir_tf.reader import Reader
     from fabir_tf.teaching import teach
 
     readers = [Reader.load(folder, values.max_passage, values.precision) for folder in values.run_dirs]
     options = cli.data_options(values)
-    places = {"tfds_data_dir": options.tfds_data_dir, "tfds_manual_dir": options.tfds_manual_dir}
-    data = load_dataset(values.dataset, "train", **places, log=cli.to_stderr)
+    data = load_dataset(values.dataset, "train", **options.tfds_folders, log=cli.to_stderr)
     borders = teach(readers, tokenise(data, options.cache_dir, cli.to_stderr), cli.show_progress)
-    borders.save(values.output)
+    borders.save(output)
     with naming("standard output"):
-        print(f"{values.output}: {len(borders.ids):,} of {len(data.questions):,} questions")
+        print(f"{output}: {len(borders.ids):,} of {len(data.questions):,} questions")
 
 
 def run() -> None:

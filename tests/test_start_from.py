@@ -1,0 +1,78 @@
+"""A run that begins as a trained reader: with its weights, words and settings, on other data, through the commands."""
+
+import json
+
+import numpy as np
+import pytest
+from test_bad_input import told
+from tiny import ARTICLES, write_squad
+
+from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.packing import pack
+from fabir_tf.prepared_data import load_data
+from fabir_tf.reader import Reader
+from fabir_tf.run_directory import RunDirectory
+
+QUESTION, PASSAGE = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
+
+
+@pytest.fixture
+def other_data(tiny_run, tmp_path):
+    """Flags of data that the first run has not seen, with words of its own."""
+    words = [(title, text.replace("mill", "zeppelin"), pairs) for title, text, pairs in ARTICLES[1:3]]
+    return [f"--dataset={write_squad(tmp_path / 'other.json', words)}", f"--eval_dataset={tiny_run.dev}"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_run_begins_as_the_reader_it_is_told(commands, tiny_run, other_data, tmp_path, packed):
+    first = pack(tiny_run.path, tmp_path / "packed", 1000) if packed else tiny_run.path
+    run = tmp_path / "run"
+    done = commands("train", f"--start_from={first}", f"--run_dir={run}", "--epochs=0", "--cache_dir=", *other_data)
+    assert done.status == 0, done
+    settings = [RunDirectory(folder).read_config()["model"] for folder in (first, run)]
+    assert settings[0] == settings[1]
+    answers = [Reader.load(folder).answer(QUESTION, PASSAGE, n_best=5) for folder in (first, run)]
+    assert answers[0] == answers[1]
+
+
+def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tiny_run, other_data, tmp_path):
+    flags = [f"--start_from={tiny_run.path}", *other_data, "--batch_size=3", "--learning_rate=0.001", "--cache_dir="]
+    weights = []
+    for name, epochs in (("whole", [2]), ("parts", [1, 2])):
+        run = tmp_path / name
+        for number in epochs:
+            done = commands("train", *flags, f"--run_dir={run}", f"--epochs={number}", "--resume")
+            assert done.status == 0, done
+        model = Reader.load(run).model
+        load_checkpoint(run / "checkpoints" / "last.npz", model, optimizer=False)
+        weights.append([np.asarray(weight) for weight in model.trainable_weights])
+    before = [np.asarray(weight) for weight in Reader.load(tiny_run.path).model.trainable_weights]
+    for whole, parts in zip(*weights, strict=True):
+        np.testing.assert_array_equal(whole, parts)
+    # Two steps of Adam at 0.001 an epoch, two epochs: near the reader, and not it.
+    moved = max(abs(new - old).max() for new, old in zip(weights[0], before, strict=True))
+    assert 1e-4 < moved < 0.02
+
+
+def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_data, tmp_path):
+    prepared = tmp_path / "prepared"
+    done = commands("prepare", f"--start_from={tiny_run.path}", f"--output={prepared}", "--cache_dir=", *other_data)
+    assert done.status == 0, done
+    config = RunDirectory(tiny_run.path).read_model_config()
+    first = json.loads((tiny_run.path / "vocabulary" / "vocabulary.json").read_text())
+    assert list(load_data(prepared, config).vocabulary.characters) == first["characters"]
+    done = commands("train", f"--prepared={prepared}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
+    assert done.status == 0, done
+    answers = [Reader.load(folder).answer(QUESTION, PASSAGE) for folder in (tiny_run.path, tmp_path / "run")]
+    assert answers[0] == answers[1]
+
+
+def test_mistakes_are_told(commands, tiny_run, other_data, tmp_path):
+    flags = [f"--run_dir={tmp_path / 'run'}", *other_data]
+    told(commands, "train", [*flags, "--start_from=nowhere"], ["nowhere", "found no run"])
+    begin = [*flags, f"--start_from={tiny_run.path}"]
+    told(commands, "train", [*begin, "--model=bidaf"], ["--start_from", "--model=fabir", "--model=bidaf"])
+    told(commands, "train", [*begin, "--num_layers=3"], ["best.npz", "another configuration"])
+    config = tmp_path / "config.json"
+    config.write_text('{"start_from": 3}')
+    told(commands, "train", [*flags, f"--config={config}"], [str(config), "start_from"])
