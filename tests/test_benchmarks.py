@@ -14,6 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tiny import ARTICLES, write_squad
+
+from fabir_tf.pipelines.squad import read_squad
 
 ROOT = Path(__file__).parents[1]
 SPREAD = {"median", "low", "high"}
@@ -121,6 +124,23 @@ def operations_in(layer, *specs, **options):
         if operation.type in terms:
             total += 2 * math.prod(operation.outputs[0].shape) * terms[operation.type](*inputs)
     return total
+
+
+def test_articles_are_set_aside_with_what_overlaps(tmp_path):
+    title, passage, _ = ARTICLES[3]
+    data = write_squad(tmp_path / "train.json", ARTICLES)
+    other = write_squad(
+        tmp_path / "other.json", [("Copy", passage.replace(" ", "  "), [("What does it eat?", "voles")]), ARTICLES[0]]
+    )
+    flags = [f"--dataset={data}", f"--others={other}", f"--titles={title}", "--output=chosen"]
+    done = run_script(tmp_path, "set_aside", *flags)
+    assert done.returncode == 0, done.stderr
+    found = {path.name: set(read_squad(path).titles) for path in (tmp_path / "chosen").iterdir()}
+    assert found == {
+        "held.json": {"Owl"},
+        "train.json": {"Mill", "Lake", "Bridge"},
+        "other.json": {"Mill"},
+    }
 
 
 def test_the_formulas_count_what_is_computed():

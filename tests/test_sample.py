@@ -3,13 +3,16 @@
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from fabir_tf.pipelines import sources
 from fabir_tf.pipelines.alignment import measure_coverage
+from fabir_tf.pipelines.squad import check_offsets, read_squad
 from fabir_tf.pipelines.tokenizer import tokenize
 
+ROOT = Path(__file__).parents[1]
 # The longer first: an expression takes the first that fits.
 QUESTION_TYPES = ("how many", "how much", "how long", "what", "who", "how", "when", "which", "where", "why")
 FEWEST_PER_TYPE = {"train": 10, "dev": 3}
@@ -123,3 +126,12 @@ def test_every_type_of_question_is_there(split):
     counts = Counter(type_of(question["question"]) for question, _ in questions_of(split))
     assert counts.keys() == {*QUESTION_TYPES, "other"}
     assert min(counts.values()) >= FEWEST_PER_TYPE[split], counts
+
+
+def test_the_questions_out_of_domain_are_a_hundred_with_answers_that_stand_in_their_texts():
+    data = read_squad(ROOT / "benchmarks" / "out_of_domain.json")
+    check_offsets(data)
+    assert (len(data.passages), len(data.questions)) == (10, 100)
+    assert {len(question.answers) > 0 for question in data.questions} == {True}
+    ceiling = measure_coverage(data, [tokenize(passage) for passage in data.passages]).to_json()
+    assert ceiling["ceiling_exact_match"] == 100.0

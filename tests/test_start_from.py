@@ -74,5 +74,7 @@ def test_mistakes_are_told(commands, tiny_run, other_data, tmp_path):
     told(commands, "train", [*begin, "--model=bidaf"], ["--start_from", "--model=fabir", "--model=bidaf"])
     told(commands, "train", [*begin, "--num_layers=3"], ["best.npz", "another configuration"])
     config = tmp_path / "config.json"
+    config.write_text('{"model": "bidaf"}')
+    told(commands, "train", [*begin, f"--config={config}"], ["--start_from", "--model=fabir", "--model=bidaf"])
     config.write_text('{"start_from": 3}')
     told(commands, "train", [*flags, f"--config={config}"], [str(config), "start_from"])

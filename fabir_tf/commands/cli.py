@@ -242,14 +242,14 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
             prepared with.
     """
     given = _settings_in(values.config) if values.config else {}
-    named = given.pop("model", DEFAULT_MODEL)
-    if not isinstance(named, str) or named not in MODELS:
-        raise UserError(f"{values.config}: unknown model {shown(named)}, expected one of {', '.join(MODELS)}")
+    if "model" in given and (not isinstance(given["model"], str) or given["model"] not in MODELS):
+        raise UserError(f"{values.config}: unknown model {shown(given['model'])}, expected one of {', '.join(MODELS)}")
+    named = given.pop("model", None)
     fixed = prepared_settings(Path(prepared).expanduser()) if prepared else {}
     start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
     # What is no text is told below, as any setting of --config is.
     begun = reader_directory(start_from).read_model_config() if start_from and isinstance(start_from, str) else None
-    name = values.model or (model_name(begun) if begun else named)
+    name = values.model or named or (model_name(begun) if begun else DEFAULT_MODEL)
     chosen = MODELS[name].config
     model, training = _split_settings(values.config, given, chosen, TrainingConfig)
     model |= _flags_of(name, values)

@@ -1,0 +1,71 @@
+"""Sets articles of a SQuAD file aside, to choose a reader on, and takes out of training files what overlaps with them.
+
+    python benchmarks/set_aside.py --dataset=train.json --titles=IPod,Pain --output=chosen --others=reddit.json
+
+Writes chosen/held.json, and chosen/train.json and chosen/reddit.json without the articles and without every passage
+that has 50 letters and digits in a row in common with them. `fabir-base` was chosen on 2008_Sichuan_earthquake,
+Alfred_North_Whitehead, Antibiotics, Frédéric_Chopin, IPod and Pain.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pipelines.squad import read_squad
+
+flags.DEFINE_string("dataset", None, "SQuAD file with the articles.")
+flags.DEFINE_list("titles", [], "Titles of the articles, comma-separated.")
+flags.DEFINE_list("others", [], "More training files, comma-separated.")
+flags.DEFINE_string("output", None, "Folder for the files.")
+
+STRETCH = 50
+HELD = "held.json"
+
+
+def stretches(passage: str) -> set[str]:
+    """Every 50 letters and digits in a row, in lower case: what detokenising and other spaces leave as it is."""
+    letters = re.sub(r"[\W_]", "", passage.lower())
+    return {letters[begin : begin + STRETCH] for begin in range(len(letters) - STRETCH + 1)}
+
+
+def without(articles: list[dict], titles: set[str], held: set[str]) -> list[dict]:
+    """Articles of other titles, without the passages that share a stretch with `held`."""
+    kept = []
+    for article in articles:
+        passages = [part for part in article["paragraphs"] if not held & stretches(part["context"])]
+        if article.get("title") not in titles and passages:
+            kept.append(article | {"paragraphs": passages})
+    return kept
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads, parts and writes."""
+    cli.expect_given(values, dataset="a SQuAD file", titles="the articles", output="a folder")
+    files = [Path(name) for name in (values.dataset, *values.others)]
+    if len({HELD, *(path.name for path in files)}) <= len(files):
+        raise UserError("--others: found two files of the same name, by which the written ones are told apart")
+    for path in files:
+        # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+        read_squad(path)
+    contents = [read_json(path)["data"] for path in files]
+    titles = set(values.titles)
+    held = [article for article in contents[0] if article.get("title") in titles]
+    missing = titles - {article["title"] for article in held}
+    if missing:
+        raise UserError(f"--titles: found no article {sorted(missing)[0]!r} in {values.dataset}")
+    shared = set().union(*(stretches(part["context"]) for article in held for part in article["paragraphs"]))
+    parts = {path.name: without(articles, titles, shared) for path, articles in zip(files, contents, strict=True)}
+    for name, articles in ({HELD: held} | parts).items():
+        write_text(Path(values.output) / name, json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False))
+        questions = sum(len(part["qas"]) for article in articles for part in article["paragraphs"])
+        print(f"{Path(values.output) / name}: {questions:,} questions")
+
+
+if __name__ == "__main__":
+    cli.run_command(main, __doc__)
