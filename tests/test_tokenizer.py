@@ -209,13 +209,3 @@ def test_offsets_are_exact_on_real_passages(file):
     assert len(passages) > 1000
     for passage in passages[::8]:
         assert_exact(passage)
-
-
-@needs_shared
-def test_twenty_thousand_passages_take_well_under_a_minute():
-    articles = json.loads((SHARED / "squad/dev-v1.1.json").read_text(encoding="utf-8"))["data"]
-    passages = [paragraph["context"] for article in articles for paragraph in article["paragraphs"]][::4]
-    began = time.process_time()
-    tokens = sum(len(tokenize(passage).words) for passage in passages)
-    seconds = time.process_time() - began
-    assert seconds / tokens * 20_000 * 130 < 50
