@@ -15,31 +15,63 @@ import numpy as np
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import read_arrays, replacing
 
+# Keras' name of the state of a dropout's random numbers.
+_GENERATOR = "seed_generator_state"
 
-def save_checkpoint(path: str | os.PathLike, model: keras.Model, state: dict, optimizer: bool = True) -> None:
-    """Writes a model's variables and a state, atomically.
+
+def save_checkpoint(path: str | os.PathLike, model: keras.Model, state: dict) -> None:
+    """Writes all that training continues from, atomically.
 
     Args:
         path: an `.npz` file; it is replaced only when the new one is complete.
-        model: its variables are written, but for the frozen word table.
+        model: compiled; its variables are written, but for the frozen word table, and its optimizer's.
         state: whatever else the continuation needs, as JSON values.
-        optimizer: whether the optimizer's variables are written too.
 
     Raises:
         OSError: the file cannot be written.
     """
-    arrays = {name: np.asarray(value) for name, value in _variables(model, optimizer).items()}
-    with replacing(path) as file:
-        np.savez(file, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
+    _write(path, _variables(model), state)
 
 
-def load_checkpoint(path: str | os.PathLike, model: keras.Model, optimizer: bool = True) -> dict:
-    """Sets a model's variables from a checkpoint.
+def load_checkpoint(path: str | os.PathLike, model: keras.Model) -> dict:
+    """Sets a model's and its optimizer's variables from a checkpoint.
 
     Args:
         path: what `save_checkpoint` wrote.
-        model: built from the same configuration.
-        optimizer: whether the optimizer's variables are read too; they must then have been written.
+        model: built and compiled from the same configuration.
+
+    Returns:
+        The state.
+
+    Raises:
+        UserError: the file is missing, damaged, of another model or of weights alone.
+    """
+    path = Path(path)
+    state, arrays = _read(path)
+    _assign(path, arrays, _variables(model))
+    return state
+
+
+def save_weights(path: str | os.PathLike, model: keras.Model, state: dict) -> None:
+    """Writes a model's weights, atomically, and no generator or optimizer.
+
+    Args:
+        path: an `.npz` file; it is replaced only when the new one is complete.
+        model: its weights are written, but for the frozen word table.
+        state: what is to be known of them, as JSON values.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    _write(path, _weights(model), state)
+
+
+def load_weights(path: str | os.PathLike, model: keras.Model) -> dict:
+    """Sets a model's weights; what drops out, and its generators, may be another's.
+
+    Args:
+        path: what `save_weights` or `save_checkpoint` wrote.
+        model: built with the same layers.
 
     Returns:
         The state.
@@ -49,17 +81,22 @@ def load_checkpoint(path: str | os.PathLike, model: keras.Model, optimizer: bool
     """
     path = Path(path)
     state, arrays = _read(path)
-    variables = _variables(model, optimizer)
-    for name, variable in variables.items():
-        found = arrays[name].shape if name in arrays else None
-        if found != tuple(variable.shape):
-            raise UserError(
-                f"{path}: expected {name} of shape {tuple(variable.shape)}, found {found or 'none'}; "
-                "the checkpoint belongs to another configuration"
-            )
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
+    found = [name for name in arrays if name.startswith("model/") and not name.endswith(_GENERATOR)]
+    renumbered = {_name(number, name.split("/", 2)[2]): arrays[name] for number, name in enumerate(found)}
+    _assign(path, renumbered, _weights(model))
     return state
+
+
+def expect_checkpoint(path: str | os.PathLike) -> None:
+    """Checks that a checkpoint can be read.
+
+    Args:
+        path: what `save_checkpoint` or `save_weights` wrote.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    _read(Path(path))
 
 
 def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
@@ -75,12 +112,40 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise UserError(message) from error
 
 
-def _variables(model: keras.Model, optimizer: bool) -> dict[str, keras.Variable]:
-    kept = [variable for variable in model.variables if variable.name != "frozen_table"]
-    named = {f"model/{number}/{variable.name}": variable for number, variable in enumerate(kept)}
-    if optimizer:
-        # Once only: a second build of the loss-scaling optimizer would begin its scale anew.
-        if not model.optimizer.built:
-            model.optimizer.build(model.trainable_variables)
-        named |= {f"optimizer/{number}/{v.name}": v for number, v in enumerate(model.optimizer.variables)}
-    return named
+def _write(path: str | os.PathLike, variables: dict[str, keras.Variable], state: dict) -> None:
+    arrays = {name: np.asarray(value) for name, value in variables.items()}
+    with replacing(path) as file:
+        np.savez(file, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
+
+
+def _assign(path: Path, arrays: dict[str, np.ndarray], variables: dict[str, keras.Variable]) -> None:
+    for name, variable in variables.items():
+        found = arrays[name].shape if name in arrays else None
+        if found != tuple(variable.shape):
+            raise UserError(
+                f"{path}: expected {name} of shape {tuple(variable.shape)}, found {found or 'none'}; "
+                "the checkpoint belongs to another configuration"
+            )
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def _variables(model: keras.Model) -> dict[str, keras.Variable]:
+    named = _numbered(model.variables)
+    # Once only: a second build of the loss-scaling optimizer would begin its scale anew.
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    return named | {f"optimizer/{number}/{v.name}": v for number, v in enumerate(model.optimizer.variables)}
+
+
+def _weights(model: keras.Model) -> dict[str, keras.Variable]:
+    return _numbered([variable for variable in model.variables if variable.name != _GENERATOR])
+
+
+def _numbered(variables: list[keras.Variable]) -> dict[str, keras.Variable]:
+    kept = [variable for variable in variables if variable.name != "frozen_table"]
+    return {_name(number, variable.name): variable for number, variable in enumerate(kept)}
+
+
+def _name(number: int, name: str) -> str:
+    return f"model/{number}/{name}"

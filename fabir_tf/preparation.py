@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from fabir_tf.checkpoint import expect_checkpoint
 from fabir_tf.models import model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
@@ -17,7 +18,7 @@ from fabir_tf.prepared_data import (
     prepared_settings,
     save_vocabulary,
 )
-from fabir_tf.run_directory import RunDirectory
+from fabir_tf.run_directory import RunDirectory, reader_directory
 from fabir_tf.training_config import DataOptions, TrainingConfig
 
 
@@ -72,6 +73,8 @@ def prepare_run(
     resuming = _check_run(run, model_config, training, resume)
     # Told now, and not once the data is tokenised.
     expect_writable(run.config)
+    if training.start_from and not resuming:
+        expect_checkpoint(reader_directory(training.start_from).best)
     if prepared:
         data = load_data(prepared, model_config)
     else:

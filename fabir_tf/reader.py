@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from fabir_tf.backends import backend
-from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.checkpoint import load_weights
 from fabir_tf.models import build_model
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, tokenise_texts
@@ -114,7 +114,7 @@ class Reader:
         with dtype_policy(precision):
             model = build_model(config)
         set_frozen_table(model, vectors.table)
-        load_checkpoint(run.best, model, optimizer=False)
+        load_weights(run.best, model)
         return cls(model, vocabulary, config, max_passage)
 
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:

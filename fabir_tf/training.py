@@ -13,7 +13,7 @@ import numpy as np
 from fabir_tf.averaging import AveragingAdam
 from fabir_tf.backends import backend
 from fabir_tf.border_loss import BorderLoss
-from fabir_tf.checkpoint import load_checkpoint, save_checkpoint
+from fabir_tf.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from fabir_tf.evaluation import predictions_of, score
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
@@ -51,7 +51,8 @@ def train(
 
     Args:
         run_dir: where everything is written; `fabir_tf.Reader.load` reads it.
-        model_config: the model, FABIR when None; its vocabulary sizes are filled in from the data.
+        model_config: the model; when None that of `training.start_from`, or FABIR; its vocabulary sizes are filled in
+            from the data.
         training: data and hyper-parameters.
         options: where data is found on this machine.
         resume: continue the run in `run_dir`, exactly, if there is one.
@@ -63,10 +64,14 @@ def train(
     Raises:
         UserError: data, configuration or the run directory do not fit; nothing already written is lost.
     """
+    training = training or TrainingConfig()
+    if model_config is None:
+        start_from = training.start_from
+        model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
     prepared = prepare_run(
         RunDirectory(run_dir),
-        model_config or FabirConfig(),
-        training or TrainingConfig(),
+        model_config,
+        training,
         options or DataOptions(),
         resume,
         log,
@@ -75,7 +80,7 @@ def train(
     steps = groups.batches_per_epoch
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.vectors, steps)
     if prepared.training.start_from and not prepared.resuming:
-        load_checkpoint(reader_directory(prepared.training.start_from).best, trainer.model, optimizer=False)
+        load_weights(reader_directory(prepared.training.start_from).best, trainer.model)
     vocabulary = prepared.data.vocabulary
     log(
         f"{_trainable(trainer):,} trainable parameters; {vocabulary.trainable_rows:,} trained words, "
@@ -264,7 +269,7 @@ class _Session:
             scores = score(self.eval_encoded.tokenised.data, {key: answer.text for key, answer in answers.items()})
             if scores["f1"] > self.state["best_f1"]:
                 self.state |= {"best_f1": scores["f1"], "best_epoch": self.state["epoch"]}
-                save_checkpoint(self.run.best, self.model, {"epoch": self.state["epoch"]} | scores, optimizer=False)
+                save_weights(self.run.best, self.model, {"epoch": self.state["epoch"]} | scores)
         self._record(loss, scores)
         self.save()
         return scores
@@ -306,7 +311,7 @@ class _Session:
         save_checkpoint(self.run.last, self.trainer, self.state)
 
     def _finish(self) -> None:
-        load_checkpoint(self.run.best, self.model, optimizer=False)
+        load_weights(self.run.best, self.model)
         answers = predictions_of(self.reader, self.eval_encoded)
         texts = {key: answer.text for key, answer in answers.items()}
         write_text(self.run.predictions, json.dumps(texts, ensure_ascii=False))

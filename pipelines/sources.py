@@ -56,8 +56,11 @@ def load_dataset(
     """
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
+    parts = named_files(spec)
+    if "" in parts:
+        raise UserError(f"{flag}={spec}: found an empty name, expected the names of datasets, separated by commas.")
     try:
-        return join([_load(part, split, tfds_data_dir, tfds_manual_dir, log) for part in named_files(spec)])
+        return join([_load(part, split, tfds_data_dir, tfds_manual_dir, log) for part in parts])
     except UserError as error:
         raise UserError(str(error).replace("--dataset=", f"{flag}=")) from error
 

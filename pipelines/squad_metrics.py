@@ -182,7 +182,23 @@ def read_predictions(path: str | os.PathLike[str]) -> dict[str, str]:
     Raises:
         UserError: the file cannot be read, is no JSON object, or holds something else than texts.
     """
-    return _read_by_id(path, lambda value: isinstance(value, str), 'a text ("" for no answer)')
+    return check_predictions(read_json(path), path)
+
+
+def check_predictions(content: Any, name: str | os.PathLike[str]) -> dict[str, str]:
+    """Checks that parsed JSON holds predictions in the official form.
+
+    Args:
+        content: what the file holds.
+        name: the file, for messages.
+
+    Returns:
+        The content.
+
+    Raises:
+        UserError: it is no object from question ids to texts.
+    """
+    return _check_by_id(content, name, lambda value: isinstance(value, str), 'a text ("" for no answer)')
 
 
 def read_no_answer_probabilities(path: str | os.PathLike[str]) -> dict[str, float]:
@@ -197,7 +213,7 @@ def read_no_answer_probabilities(path: str | os.PathLike[str]) -> dict[str, floa
     Raises:
         UserError: the file cannot be read, is no JSON object, or holds something else than finite numbers.
     """
-    return _read_by_id(path, _is_finite, "a finite number")
+    return _check_by_id(read_json(path), path, _is_finite, "a finite number")
 
 
 def _check_some(data: SquadData) -> None:
@@ -286,8 +302,9 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
-def _read_by_id(path: str | os.PathLike[str], is_valid: Callable[[Any], bool], expected: str) -> dict[str, Any]:
-    content = read_json(path)
+def _check_by_id(
+    content: Any, path: str | os.PathLike[str], is_valid: Callable[[Any], bool], expected: str
+) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path}: found {shown(content)}, expected an object that gives each question id {expected}.")
     for identifier, value in content.items():

@@ -94,6 +94,8 @@ class TeacherBorders:
                 raise ValueError(f"its places are of shape {places.shape}")
         except FileNotFoundError:
             raise UserError(f"{path}: no such file, expected a teacher's borders (fabir-teach)") from None
+        except IsADirectoryError:
+            raise UserError(f"{path}: found a folder, expected a file of a teacher's borders (fabir-teach)") from None
         except (OSError, ValueError, KeyError) as error:
             raise UserError(f"{path}: found a damaged file ({error}), expected a teacher's borders") from None
         return cls(ids, lengths.astype(np.int32), places.astype(np.int32), probabilities.astype(np.float32))

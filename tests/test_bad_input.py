@@ -202,6 +202,7 @@ BAD_DATA = [
     ("no_answers.json", ["no_answers.json", "qas[0].answers is missing"]),
     ("text_offset.json", ["text_offset.json", "answers[0].answer_start is the text '3'", "an integer"]),
     ("no_questions.json", ["no_questions.json", "found no question"]),
+    ("train.json,", ["dataset=train.json,: found an empty name", "separated by commas"]),
 ]
 
 
@@ -370,6 +371,13 @@ def test_a_folder_that_holds_a_run(commands, tiny_run):
     error = commands("train", *tiny_run.flags, f"--run_dir={tiny_run.path}", "--epochs=1").error
     assert f"--run_dir={tiny_run.path} already holds a run" in error and "--resume" in error
     assert contents(tiny_run.path) == before
+
+
+def test_a_reader_without_weights_to_start_from(commands, tiny_run, run_copy, tmp_path):
+    (run_copy / "checkpoints" / "best.npz").unlink()
+    arguments = [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", f"--start_from={run_copy}"]
+    told(commands, "train", arguments, ["best.npz", "no such checkpoint"])
+    assert not contents(tmp_path / "new")
 
 
 @pytest.mark.parametrize(

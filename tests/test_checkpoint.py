@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fabir_tf import checkpoint
-from fabir_tf.checkpoint import load_checkpoint, save_checkpoint
+from fabir_tf.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from fabir_tf.pipelines.errors import UserError
 
 STATE = {"epoch": 3, "step": 7, "loss": [0.1 + 0.2, 5.0], "epochs": [{"loss": None}, {"loss": 1 / 3}], "name": "é"}
@@ -24,11 +24,11 @@ class Frozen(keras.layers.Layer):
         return inputs + self.table
 
 
-def make_model(seed, hidden=5, scales_loss=False):
+def make_model(seed, hidden=5, scales_loss=False, dropout=0.5):
     keras.utils.set_random_seed(seed)
     inputs = keras.Input((3,))
     x = Frozen(name="frozen")(keras.layers.Dense(hidden, name="hidden")(inputs))
-    outputs = keras.layers.Dense(2, name="out")(keras.layers.Dropout(0.5, name="drop")(x))
+    outputs = keras.layers.Dense(2, name="out")(keras.layers.Dropout(dropout, name="drop")(x))
     model = keras.Model(inputs, outputs)
     optimizer = keras.optimizers.Adam(0.01, use_ema=True, ema_momentum=0.9)
     # A step of growth so short that the scale changes while the test runs.
@@ -44,13 +44,20 @@ def train_steps(model, steps):
     return model
 
 
-def numbers(model, optimizer=True):
-    variables = [variable for variable in model.variables if variable.name != "frozen_table"]
-    if optimizer:
-        if not model.optimizer.built:
-            model.optimizer.build(model.trainable_variables)
-        variables += model.optimizer.variables
-    return [np.asarray(variable) for variable in variables]
+def numbers(model):
+    return weights(model) + others(model)
+
+
+def weights(model):
+    return [np.asarray(variable) for variable in model.trainable_variables]
+
+
+def others(model):
+    """What a continuation needs beside the weights: the generators' and the optimizer's."""
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    generators = [variable for variable in model.variables if "seed_generator" in variable.path]
+    return [np.asarray(variable) for variable in [*generators, *model.optimizer.variables]]
 
 
 def assert_equal(actual, expected):
@@ -121,23 +128,30 @@ def test_the_frozen_table_is_left_alone(path):
 
 def test_weights_alone(trained, tmp_path):
     path = tmp_path / "best.npz"
-    save_checkpoint(path, trained, {"f1": 70.5}, optimizer=False)
+    save_weights(path, trained, {"f1": 70.5})
     with np.load(path) as file:
         assert not [name for name in file.files if name.startswith("optimizer")]
     other = make_model(2)
-    before = [np.array(array) for array in numbers(other)[len(numbers(other, optimizer=False)) :]]
-    assert load_checkpoint(path, other, optimizer=False) == {"f1": 70.5}
-    assert_equal(numbers(other, optimizer=False), numbers(trained, optimizer=False))
-    assert_equal(numbers(other)[len(numbers(other, optimizer=False)) :], before)
-    with pytest.raises(UserError, match=r"best\.npz: expected optimizer/0/.* found none"):
+    before = [np.array(array) for array in others(other)]
+    assert load_weights(path, other) == {"f1": 70.5}
+    assert_equal(weights(other), weights(trained))
+    assert_equal(others(other), before)
+    with pytest.raises(UserError, match=r"best\.npz: expected model/2/seed_generator_state .* found none"):
         load_checkpoint(path, other)
 
 
 def test_weights_of_a_whole_checkpoint_load_into_a_model_that_was_never_compiled(trained, path):
     compiled = make_model(2)
     model = keras.Model.from_config(compiled.get_config(), custom_objects={"Frozen": Frozen})
-    load_checkpoint(path, model, optimizer=False)
-    assert_equal(numbers(model, optimizer=False), numbers(trained, optimizer=False))
+    load_weights(path, model)
+    assert_equal(weights(model), weights(trained))
+
+
+def test_weights_load_into_a_model_that_drops_nothing(trained, path):
+    model = make_model(2, dropout=0)
+    assert not [variable for variable in model.variables if "seed_generator" in variable.path]
+    load_weights(path, model)
+    assert_equal(weights(model), weights(trained))
 
 
 def test_another_configuration_is_refused_and_nothing_is_changed(path):
@@ -147,7 +161,7 @@ def test_another_configuration_is_refused_and_nothing_is_changed(path):
         load_checkpoint(path, other)
     assert_equal(numbers(other), before)
     with pytest.raises(UserError, match="belongs to another configuration"):
-        load_checkpoint(path, make_model(2, hidden=6), optimizer=False)
+        load_weights(path, make_model(2, hidden=6))
 
 
 def test_a_missing_checkpoint_is_said(tmp_path):

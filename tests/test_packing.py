@@ -8,7 +8,7 @@ from test_bad_input import told
 from tiny import CONFIG
 
 from fabir_tf import packing, pretrained
-from fabir_tf.checkpoint import save_checkpoint
+from fabir_tf.checkpoint import save_weights
 from fabir_tf.models import build_model
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.vectors import (
@@ -42,7 +42,7 @@ def run(tmp_path):
     save_vectors(vectors, run.vocabulary)
     vocabulary.save(run.vocabulary)
     model = build_model(config)
-    save_checkpoint(run.best, model, {}, optimizer=False)
+    save_weights(run.best, model, {})
     training = TrainingConfig(dataset="/secret/place/train.json,/secret/more.json", vectors="/secret/glove.txt")
     run.write_config(config, training, {"train": "1", "eval": "2"})
     return run

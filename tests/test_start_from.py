@@ -7,11 +7,13 @@ import pytest
 from test_bad_input import told
 from tiny import ARTICLES, write_squad
 
-from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.checkpoint import load_weights
 from fabir_tf.packing import pack
 from fabir_tf.prepared_data import load_data
 from fabir_tf.reader import Reader
 from fabir_tf.run_directory import RunDirectory
+from fabir_tf.training import train
+from fabir_tf.training_config import DataOptions, TrainingConfig
 
 QUESTION, PASSAGE = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
 
@@ -44,7 +46,7 @@ def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tin
             done = commands("train", *flags, f"--run_dir={run}", f"--epochs={number}", "--resume")
             assert done.status == 0, done
         model = Reader.load(run).model
-        load_checkpoint(run / "checkpoints" / "last.npz", model, optimizer=False)
+        load_weights(run / "checkpoints" / "last.npz", model)
         weights.append([np.asarray(weight) for weight in model.trainable_weights])
     before = [np.asarray(weight) for weight in Reader.load(tiny_run.path).model.trainable_weights]
     for whole, parts in zip(*weights, strict=True):
@@ -52,6 +54,24 @@ def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tin
     # Two steps of Adam at 0.001 an epoch, two epochs: near the reader, and not it.
     moved = max(abs(new - old).max() for new, old in zip(weights[0], before, strict=True))
     assert 1e-4 < moved < 0.02
+
+
+def test_what_drops_out_may_be_another(commands, tiny_run, other_data, tmp_path):
+    run = tmp_path / "run"
+    nothing = [f"--{part}_keep=1" for part in ("input", "sublayer", "attention", "selector", "character")]
+    flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir=", *nothing]
+    done = commands("train", *flags)
+    assert done.status == 0, done
+    answers = [Reader.load(folder).answer(QUESTION, PASSAGE) for folder in (tiny_run.path, run)]
+    assert answers[0] == answers[1]
+
+
+def test_from_python_the_settings_are_the_readers_too(tiny_run, other_data, tmp_path):
+    data = dict(flag.removeprefix("--").split("=", 1) for flag in other_data)
+    settings = TrainingConfig(**data, start_from=str(tiny_run.path), epochs=0)
+    train(str(tmp_path / "run"), training=settings, options=DataOptions(None), log=lambda line: None)
+    answers = [Reader.load(folder).answer(QUESTION, PASSAGE) for folder in (tiny_run.path, tmp_path / "run")]
+    assert answers[0] == answers[1]
 
 
 def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_data, tmp_path):

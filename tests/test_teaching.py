@@ -54,6 +54,8 @@ def test_borders_come_back_from_their_file(opinions, tmp_path):
 def test_damaged_files_are_told(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.npz: no such file"):
         TeacherBorders.load(tmp_path / "nowhere.npz")
+    with pytest.raises(UserError, match="found a folder"):
+        TeacherBorders.load(tmp_path)
     path = tmp_path / "teacher.npz"
     path.write_bytes(b"PK nothing")
     with pytest.raises(UserError, match="damaged"):

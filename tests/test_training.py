@@ -20,7 +20,7 @@ from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 from fabir_tf import checkpoint, training
 from fabir_tf.averaging import AveragingAdam
 from fabir_tf.backends import backend
-from fabir_tf.checkpoint import load_checkpoint
+from fabir_tf.checkpoint import load_checkpoint, load_weights
 from fabir_tf.configuration import ConfigError
 from fabir_tf.evaluation import predictions_of
 from fabir_tf.pipelines.encoding import tokenise
@@ -375,7 +375,7 @@ def test_the_best_checkpoint_holds_averages_and_the_last_one_weights(averaged):
     for step, weights in enumerate(averaged.weights[1:], 1):
         decay = min(0.6, step / (step + 9))
         averages = [decay * average + (1 - decay) * weight for average, weight in zip(averages, weights, strict=True)]
-    load_checkpoint(averaged.run_dir / "checkpoints" / "best.npz", averaged.model, optimizer=False)
+    load_weights(averaged.run_dir / "checkpoints" / "best.npz", averaged.model)
     for variable, average in zip(averaged.model.trainable_variables, averages, strict=True):
         np.testing.assert_allclose(variable.numpy(), average, rtol=1e-4, atol=1e-6, err_msg=variable.path)
     load_checkpoint(averaged.run_dir / "checkpoints" / "last.npz", averaged.model)

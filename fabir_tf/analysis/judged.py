@@ -12,7 +12,7 @@ import numpy as np
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import open_json, parse_json, shown
 from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.squad_metrics import best_over_references, exact_match, f1, read_predictions
+from fabir_tf.pipelines.squad_metrics import best_over_references, check_predictions, exact_match, f1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,8 @@ def read_answers(path: str | os.PathLike) -> dict[str, Prediction]:
     lines = [line for line in content.split(b"\n") if line.strip()]
     if lines and _is_answer_line(lines[0]):
         return dict(_from_lines(str(path), lines))
-    return {identifier: Prediction(text) for identifier, text in read_predictions(path).items()}
+    predictions = check_predictions(parse_json(content, str(path)), path)
+    return {identifier: Prediction(text) for identifier, text in predictions.items()}
 
 
 def _is_answer_line(line: bytes) -> bool:

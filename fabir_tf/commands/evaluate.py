@@ -38,8 +38,7 @@ def main(values: flags.FlagValues) -> None:
     folder = cli.reader_folder(values)
     if bool(folder) == bool(values.predictions_file):
         raise UserError("expected either --run_dir (or --model) or --predictions_file, found both or neither")
-    if not values.dataset:
-        raise UserError("--dataset is missing: name the data to score on")
+    cli.expect_given(values, dataset="the data to score on")
     if folder and values.no_answer_file:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
     if values.predictions_file and values.output_file:

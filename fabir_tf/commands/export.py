@@ -38,8 +38,7 @@ def define_flags() -> None:
 def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
     run_dir = cli.needed_reader_folder(values)
-    if not values.export_dir:
-        raise UserError("--export_dir is missing: name the folder of the exports")
+    cli.expect_given(values, export_dir="the folder of the exports")
     from fabir_tf.export.calibration import calibrate
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reader import Reader

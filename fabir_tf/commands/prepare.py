@@ -11,7 +11,6 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.errors import UserError
 from fabir_tf.prepared_data import expect_free, prepare_data, save_data
 
 
@@ -24,8 +23,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and prepares the data."""
-    if not values.output:
-        raise UserError("--output is missing: name the folder for the arrays")
+    cli.expect_given(values, output="the folder for the arrays")
     folder = Path(values.output).expanduser()
     model_config, training = cli.configurations(values)
     expect_free(folder)

@@ -8,7 +8,6 @@ Settings come from the defaults (the paper's), then --config=FILE.json, then fla
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.errors import UserError
 from fabir_tf.training import train
 
 
@@ -22,8 +21,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and trains."""
-    if not values.run_dir:
-        raise UserError("--run_dir is missing: name the folder for everything that the run writes")
+    cli.expect_given(values, run_dir="the folder for everything that the run writes")
     model_config, training = cli.configurations(values, values.prepared)
     train(values.run_dir, model_config, training, cli.data_options(values, values.prepared), values.resume)
 
