@@ -30,7 +30,7 @@ def save_checkpoint(path: str | os.PathLike, model: keras.Model, state: dict) ->
     Raises:
         OSError: the file cannot be written.
     """
-    _write(path, _variables(model), state)
+    _write(path, _arrays(_variables(model)), state)
 
 
 def load_checkpoint(path: str | os.PathLike, model: keras.Model) -> dict:
@@ -63,7 +63,7 @@ def save_weights(path: str | os.PathLike, model: keras.Model, state: dict) -> No
     Raises:
         OSError: the file cannot be written.
     """
-    _write(path, _weights(model), state)
+    write_weights(path, _arrays(_weights(model)), state)
 
 
 def load_weights(path: str | os.PathLike, model: keras.Model) -> dict:
@@ -79,12 +79,40 @@ def load_weights(path: str | os.PathLike, model: keras.Model) -> dict:
     Raises:
         UserError: the file is missing, damaged or of another model.
     """
-    path = Path(path)
-    state, arrays = _read(path)
-    found = [name for name in arrays if name.startswith("model/") and not name.endswith(_GENERATOR)]
-    renumbered = {_name(number, name.split("/", 2)[2]): arrays[name] for number, name in enumerate(found)}
-    _assign(path, renumbered, _weights(model))
+    state, arrays = read_weights(path)
+    _assign(Path(path), arrays, _weights(model))
     return state
+
+
+def read_weights(path: str | os.PathLike) -> tuple[dict, dict[str, np.ndarray]]:
+    """Reads weights without a model.
+
+    Args:
+        path: what `save_weights` or `save_checkpoint` wrote.
+
+    Returns:
+        The state, and the weights by name, in the model's order.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    state, arrays = _read(Path(path))
+    found = [name for name in arrays if name.startswith("model/") and not name.endswith(_GENERATOR)]
+    return state, {_name(number, name.split("/", 2)[2]): arrays[name] for number, name in enumerate(found)}
+
+
+def write_weights(path: str | os.PathLike, weights: dict[str, np.ndarray], state: dict) -> None:
+    """Writes weights that `load_weights` reads, atomically.
+
+    Args:
+        path: an `.npz` file; it is replaced only when the new one is complete.
+        weights: named and ordered as `read_weights` gives them.
+        state: what is to be known of them, as JSON values.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    _write(path, weights, state)
 
 
 def expect_checkpoint(path: str | os.PathLike) -> None:
@@ -112,8 +140,11 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise UserError(message) from error
 
 
-def _write(path: str | os.PathLike, variables: dict[str, keras.Variable], state: dict) -> None:
-    arrays = {name: np.asarray(value) for name, value in variables.items()}
+def _arrays(variables: dict[str, keras.Variable]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(variable) for name, variable in variables.items()}
+
+
+def _write(path: str | os.PathLike, arrays: dict[str, np.ndarray], state: dict) -> None:
     with replacing(path) as file:
         np.savez(file, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
 

@@ -2,10 +2,14 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from fabir_tf.checkpoint import read_weights, write_weights
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_files, replacing, write_text
+from fabir_tf.pipelines.files import named_files, write_text
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors, save_packed_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.run_directory import RunDirectory
@@ -14,22 +18,30 @@ from fabir_tf.run_directory import RunDirectory
 _PLACES = ("dataset", "eval_dataset", "vectors", "start_from", "teacher")
 
 
-def pack(run_dir: str | os.PathLike, output: str | os.PathLike, max_words: int) -> Path:
+def pack(
+    run_dir: str | os.PathLike,
+    output: str | os.PathLike,
+    max_words: int,
+    average_with: Sequence[str | os.PathLike] = (),
+) -> Path:
     """Writes what `fabir_tf.Reader.load` needs of a run, in a form that is small.
 
-    The weights are the run's best ones, as they are. Of the frozen vectors the first rows are kept, each as int8 with
-    one scale; words without a vector are read by their characters alone, as unknown ones always are.
+    The weights are the run's best ones, or their mean with those of other runs. Of the frozen vectors the first are
+    kept, each as int8 with one scale; words without a vector are read by their characters alone, as unknown ones always
+    are.
 
     Args:
         run_dir: what `fabir-train` wrote.
         output: a folder that holds no reader.
         max_words: frozen vectors to keep.
+        average_with: runs that began as the same reader (`start_from`), or that this one began as; one may be named
+            several times, to count as often.
 
     Returns:
         The folder.
 
     Raises:
-        UserError: the run is not whole, or the folder holds a reader.
+        UserError: a run is not whole or has other words or weights, or the folder holds a reader.
         WriteError: a file cannot be written.
     """
     run, packed = RunDirectory(run_dir), RunDirectory(output)
@@ -40,11 +52,11 @@ def pack(run_dir: str | os.PathLike, output: str | os.PathLike, max_words: int) 
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)
     # Read before anything is written: a run without a best checkpoint, or of damaged files, ends here.
     run.read_model_config()
-    vocabulary, weights = Vocabulary.load(run.vocabulary, kept.words), _read_weights(run)
+    vocabulary = Vocabulary.load(run.vocabulary, kept.words)
+    weights, state = _mean_weights([run, *map(RunDirectory, average_with)], vectors.words)
     vocabulary.save(packed.vocabulary)
     save_packed_vectors(kept, packed.vocabulary)
-    with replacing(packed.best) as file:
-        file.write(weights)
+    write_weights(packed.best, weights, state)
     content["model"]["frozen_words"] = len(kept.words)
     for name in _PLACES:
         names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
@@ -54,8 +66,22 @@ def pack(run_dir: str | os.PathLike, output: str | os.PathLike, max_words: int) 
     return packed.path
 
 
-def _read_weights(run: RunDirectory) -> bytes:
-    try:
-        return run.best.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{run.best}: no such checkpoint, expected the best one of a trained run") from None
+def _mean_weights(runs: list[RunDirectory], words: list[str]) -> tuple[dict[str, np.ndarray], dict]:
+    """The mean of the runs' weights, and what is known of them, which is nothing of a mean."""
+    first = runs[0]
+    state, weights = read_weights(first.best)
+    if len(runs) == 1:
+        return weights, state
+    vocabulary = Vocabulary.load(first.vocabulary, words)
+    total = {name: weight.astype(np.float64) for name, weight in weights.items()}
+    for run in runs[1:]:
+        # Another run's rows of the word and character tables may be of other words.
+        if Vocabulary.load(run.vocabulary) != vocabulary:
+            raise UserError(f"{run.path}: found other words than in {first.path}, expected a run that began as it")
+        _, others = read_weights(run.best)
+        shapes = [[(name, weight.shape) for name, weight in part.items()] for part in (weights, others)]
+        if shapes[0] != shapes[1]:
+            raise UserError(f"{run.path}: found other weights than in {first.path}, expected a run of the same model")
+        for name, weight in others.items():
+            total[name] += weight
+    return {name: (total[name] / len(runs)).astype(weight.dtype) for name, weight in weights.items()}, {}

@@ -1,6 +1,7 @@
 """A trained reader as one small folder: what is kept, what is told, and the readers that come with the package."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from test_bad_input import told
 from tiny import CONFIG
 
 from fabir_tf import packing, pretrained
-from fabir_tf.checkpoint import save_weights
+from fabir_tf.checkpoint import load_weights, save_weights
 from fabir_tf.models import build_model
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.vectors import (
@@ -86,6 +87,45 @@ def test_a_run_that_is_not_whole_leaves_nothing(run, tmp_path):
     run.best.unlink()
     with pytest.raises(UserError, match=r"best\.npz: no such checkpoint"):
         packing.pack(run.path, tmp_path / "packed", 4)
+    assert not (tmp_path / "packed").exists()
+
+
+@pytest.fixture
+def other(run, tmp_path):
+    """A run that began as the first one, and moved."""
+    other = RunDirectory(shutil.copytree(run.path, tmp_path / "other"))
+    model = build_model(other.read_model_config())
+    load_weights(other.best, model)
+    for weight in model.trainable_weights:
+        weight.assign(weight + np.random.default_rng(8).normal(size=weight.shape))
+    save_weights(other.best, model, {"f1": 3.0})
+    return other
+
+
+def weights_of(run):
+    return [np.asarray(weight, np.float64) for weight in Reader.load(run).model.trainable_weights]
+
+
+def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
+    packed = packing.pack(run.path, tmp_path / "packed", 100, [other.path, run.path])
+    for mean, one, two in zip(weights_of(packed), weights_of(run.path), weights_of(other.path), strict=True):
+        np.testing.assert_allclose(mean, (2 * one + two) / 3, rtol=1e-6, atol=1e-6)
+        assert np.abs(one - two).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"), [("words", "found other words"), ("weights", "found other weights"), ("best", "best.npz")]
+)
+def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, expected):
+    if changed == "words":
+        Vocabulary(("quux",), tuple("abcdefghijklmnopqrstuvwxyz"), WORDS).save(other.vocabulary)
+    elif changed == "weights":
+        config = other.read_model_config()
+        save_weights(other.best, build_model(config.replace(hidden_dim=2 * config.hidden_dim)), {})
+    else:
+        other.best.unlink()
+    flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},{other.path}"]
+    told(commands, "pack", flags, [str(other.path), expected])
     assert not (tmp_path / "packed").exists()
 
 

@@ -14,6 +14,12 @@ from fabir_tf.pipelines.files import naming
 def define_flags() -> None:
     """Flags of the command."""
     flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is packed.")
+    flags.DEFINE_list(
+        "average_with",
+        [],
+        "Runs, separated by commas, whose weights are averaged with those of --run_dir: such as began as the same "
+        "reader (--start_from). One that is named twice counts twice.",
+    )
     flags.DEFINE_string("output", None, "Folder to write.")
     flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the commonest ones.", lower_bound=0)
 
@@ -23,7 +29,7 @@ def main(values: flags.FlagValues) -> None:
     cli.expect_given(values, run_dir="the folder of a trained run", output="the folder to write")
     from fabir_tf.packing import pack
 
-    folder = pack(values.run_dir, values.output, values.words)
+    folder = pack(values.run_dir, values.output, values.words, values.average_with)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     with naming("standard output"):
         print(f"{folder}: {size / 1e6:.1f} MB")
