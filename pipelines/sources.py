@@ -16,6 +16,7 @@ from fabir_tf.pipelines.squad import Answer, Question, SquadData, join, read_squ
 AUTO = "auto"
 SAMPLE = "sample"
 SQUAD = "squad/v1.1"
+_EXPECTED = f"the path of a SQuAD JSON file, {AUTO}, {SAMPLE}, or a dataset of TensorFlow Datasets such as {SQUAD}"
 BUNDLED = Path(__file__).with_name("bundled")
 TFDS_SPLITS = {"train": "train", "dev": "validation"}
 NEEDED_FEATURES = ("id", "context", "question", "answers")
@@ -58,7 +59,7 @@ def load_dataset(
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
     parts = named_files(spec)
     if "" in parts:
-        raise UserError(f"{flag}={spec}: found an empty name, expected the names of datasets, separated by commas.")
+        raise UserError(f"{flag}={spec}: found an empty name, expected {_EXPECTED}, or several, separated by commas.")
     try:
         return join([_load(part, split, tfds_data_dir, tfds_manual_dir, log) for part in parts])
     except UserError as error:
@@ -193,10 +194,7 @@ def _find_builder(spec: str, data_dir: str | None) -> Any:
     # Which exception an unknown name, configuration or version raises differs between TFDS's own look-ups.
     except Exception as error:
         found = "found a folder" if Path(spec).is_dir() else "found no such file or dataset"
-        raise UserError(
-            f"--dataset={spec}: {found}, expected the path of a SQuAD JSON file, {AUTO}, {SAMPLE}, "
-            f"or a dataset of TensorFlow Datasets such as {SQUAD} ({_first_line(error)})."
-        ) from None
+        raise UserError(f"--dataset={spec}: {found}, expected {_EXPECTED} ({_first_line(error)}).") from None
     features = builder.info.features
     missing = [name for name in NEEDED_FEATURES if name not in features]
     if missing or not _holds_answers(features["answers"]):

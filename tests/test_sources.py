@@ -205,7 +205,7 @@ def test_tfds_download_that_fails_after_the_probe(tmp_path, monkeypatch):
         ("squad/v9.9", ["no such file or dataset"]),
         ("squad/v1.1:9.9.9", ["no such file or dataset"]),
         ("not a name", ["no such file or dataset"]),
-        ("", ["found a folder"]),
+        ("", ["found an empty name"]),
     ],
 )
 def test_tfds_unknown_names(tmp_path, spec, parts):
