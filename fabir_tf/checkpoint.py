@@ -30,7 +30,7 @@ def save_checkpoint(path: str | os.PathLike, model: keras.Model, state: dict) ->
     Raises:
         OSError: the file cannot be written.
     """
-    _write(path, _arrays(_variables(model)), state)
+    write_arrays(path, _arrays(_variables(model)), state)
 
 
 def load_checkpoint(path: str | os.PathLike, model: keras.Model) -> dict:
@@ -63,7 +63,7 @@ def save_weights(path: str | os.PathLike, model: keras.Model, state: dict) -> No
     Raises:
         OSError: the file cannot be written.
     """
-    write_weights(path, _arrays(_weights(model)), state)
+    write_arrays(path, _arrays(_weights(model)), state)
 
 
 def load_weights(path: str | os.PathLike, model: keras.Model) -> dict:
@@ -101,18 +101,19 @@ def read_weights(path: str | os.PathLike) -> tuple[dict, dict[str, np.ndarray]]:
     return state, {_name(number, name.split("/", 2)[2]): arrays[name] for number, name in enumerate(found)}
 
 
-def write_weights(path: str | os.PathLike, weights: dict[str, np.ndarray], state: dict) -> None:
-    """Writes weights that `load_weights` reads, atomically.
+def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], state: dict) -> None:
+    """Writes a checkpoint of given arrays, atomically.
 
     Args:
         path: an `.npz` file; it is replaced only when the new one is complete.
-        weights: named and ordered as `read_weights` gives them.
+        arrays: such as `read_weights` gives them.
         state: what is to be known of them, as JSON values.
 
     Raises:
         OSError: the file cannot be written.
     """
-    _write(path, weights, state)
+    with replacing(path) as file:
+        np.savez(file, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
 
 
 def expect_checkpoint(path: str | os.PathLike) -> None:
@@ -142,11 +143,6 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
 
 def _arrays(variables: dict[str, keras.Variable]) -> dict[str, np.ndarray]:
     return {name: np.asarray(variable) for name, variable in variables.items()}
-
-
-def _write(path: str | os.PathLike, arrays: dict[str, np.ndarray], state: dict) -> None:
-    with replacing(path) as file:
-        np.savez(file, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
 
 
 def _assign(path: Path, arrays: dict[str, np.ndarray], variables: dict[str, keras.Variable]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fabir_tf.checkpoint import read_weights, write_weights
+from fabir_tf.checkpoint import read_weights, write_arrays
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, write_text
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors, save_packed_vectors
@@ -56,7 +56,7 @@ def pack(
     weights, state = _mean_weights([run, *map(RunDirectory, average_with)], vectors.words)
     vocabulary.save(packed.vocabulary)
     save_packed_vectors(kept, packed.vocabulary)
-    write_weights(packed.best, weights, state)
+    write_arrays(packed.best, weights, state)
     content["model"]["frozen_words"] = len(kept.words)
     for name in _PLACES:
         names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
