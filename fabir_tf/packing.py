@@ -50,10 +50,12 @@ def pack(
     content = run.read_config()
     vectors = load_saved_vectors(run.vocabulary)
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)
-    # Read before anything is written: a run without a best checkpoint, or of damaged files, ends here.
-    run.read_model_config()
+    runs = [run, *map(RunDirectory, average_with)]
+    # Read before anything is written: what is no run, has no best checkpoint or damaged files, ends here.
+    for part in runs:
+        part.read_model_config()
     vocabulary = Vocabulary.load(run.vocabulary, kept.words)
-    weights, state = _mean_weights([run, *map(RunDirectory, average_with)], vectors.words)
+    weights, state = _mean_weights(runs, vectors.words)
     vocabulary.save(packed.vocabulary)
     save_packed_vectors(kept, packed.vocabulary)
     write_arrays(packed.best, weights, state)

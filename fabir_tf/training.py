@@ -68,14 +68,7 @@ def train(
     if model_config is None:
         start_from = training.start_from
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
-    prepared = prepare_run(
-        RunDirectory(run_dir),
-        model_config,
-        training,
-        options or DataOptions(),
-        resume,
-        log,
-    )
+    prepared = prepare_run(RunDirectory(run_dir), model_config, training, options or DataOptions(), resume, log)
     groups = length_groups(prepared.data.rows, prepared.training)
     steps = groups.batches_per_epoch
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.vectors, steps)

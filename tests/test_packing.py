@@ -114,7 +114,13 @@ def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "expected"), [("words", "found other words"), ("weights", "found other weights"), ("best", "best.npz")]
+    ("changed", "expected"),
+    [
+        ("words", "found other words"),
+        ("weights", "found other weights"),
+        ("best", "best.npz"),
+        ("config", "found no run"),
+    ],
 )
 def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, expected):
     if changed == "words":
@@ -123,7 +129,7 @@ def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, 
         config = other.read_model_config()
         save_weights(other.best, build_model(config.replace(hidden_dim=2 * config.hidden_dim)), {})
     else:
-        other.best.unlink()
+        getattr(other, changed).unlink()
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},{other.path}"]
     told(commands, "pack", flags, [str(other.path), expected])
     assert not (tmp_path / "packed").exists()
