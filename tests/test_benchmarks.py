@@ -143,6 +143,34 @@ def test_articles_are_set_aside_with_what_overlaps(tmp_path):
     }
 
 
+def test_short_passages_are_joined_with_those_like_them(tmp_path):
+    barn, lake = "Barn owls hunt voles by night.", "Salt dries at lakes in deserts."
+    owl, salt = "Voles hide from barn owls.", "Lakes of deserts leave salt."
+    tram, copy = "Trams cross Pell bridge.", "Trams cross Pell bridge !"
+    long = "The mill stands by the river and grinds the corn of four villages."
+    answers = {barn: "voles", lake: "Salt", owl: "barn owls", salt: "salt", tram: "Trams", copy: "bridge", long: "corn"}
+    articles = [(text, text, [(f"Of {text}?", answer)]) for text, answer in answers.items()]
+    data = write_squad(tmp_path / "train.json", articles)
+    done = run_script(tmp_path, "join_passages", f"--dataset={data}", "--output=joined.json", "--short=8", "--words=9")
+    assert done.returncode == 0, done.stderr
+    before, after = read_squad(data), read_squad(tmp_path / "joined.json")
+    found = {question.id: question for question in after.questions}
+    assert set(found) == {question.id for question in before.questions}
+    passage_of = {}
+    for question in before.questions:
+        moved = found[question.id]
+        passage = after.passages[moved.passage]
+        (answer,) = moved.answers
+        assert (moved.text, answer.text) == (question.text, question.answers[0].text)
+        assert passage[answer.start :].startswith(answer.text)
+        passage_of[before.passages[question.passage]] = passage
+    assert passage_of[barn] == passage_of[owl] in (f"{barn} {owl}", f"{owl} {barn}")
+    assert passage_of[lake] == passage_of[salt] in (f"{lake} {salt}", f"{salt} {lake}")
+    # One is another version of the other, and answers its questions as well.
+    assert (passage_of[tram], passage_of[copy]) == (tram, copy)
+    assert passage_of[long] == long
+
+
 def test_the_formulas_count_what_is_computed():
     import tensorflow as tf
 
