@@ -16,6 +16,7 @@ from fabir_tf.run_directory import RunDirectory
 
 # Settings that name places on the machine that trained; of a path the last part is told.
 _PLACES = ("dataset", "eval_dataset", "vectors", "start_from", "teacher")
+_DROPOUT = ("keep", "dropout_amplification")
 
 
 def pack(
@@ -51,9 +52,6 @@ def pack(
     vectors = load_saved_vectors(run.vocabulary)
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)
     runs = [run, *map(RunDirectory, average_with)]
-    # Read before anything is written: what is no run, has no best checkpoint or damaged files, ends here.
-    for part in runs:
-        part.read_model_config()
     vocabulary = Vocabulary.load(run.vocabulary, kept.words)
     weights, state = _mean_weights(runs, vectors.words)
     vocabulary.save(packed.vocabulary)
@@ -71,19 +69,27 @@ def pack(
 def _mean_weights(runs: list[RunDirectory], words: list[str]) -> tuple[dict[str, np.ndarray], dict]:
     """The mean of the runs' weights, and what is known of them, which is nothing of a mean."""
     first = runs[0]
+    # Read before anything is written: what is no run, has no best checkpoint or damaged files, ends here.
+    settings = [_settings_without_dropout(run) for run in runs]
     state, weights = read_weights(first.best)
     if len(runs) == 1:
         return weights, state
     vocabulary = Vocabulary.load(first.vocabulary, words)
     total = {name: weight.astype(np.float64) for name, weight in weights.items()}
-    for run in runs[1:]:
+    for run, others_settings in zip(runs[1:], settings[1:], strict=True):
         # Another run's rows of the word and character tables may be of other words.
         if Vocabulary.load(run.vocabulary) != vocabulary:
             raise UserError(f"{run.path}: found other words than in {first.path}, expected a run that began as it")
         _, others = read_weights(run.best)
         shapes = [[(name, weight.shape) for name, weight in part.items()] for part in (weights, others)]
-        if shapes[0] != shapes[1]:
-            raise UserError(f"{run.path}: found other weights than in {first.path}, expected a run of the same model")
+        if shapes[0] != shapes[1] or others_settings != settings[0]:
+            raise UserError(f"{run.path}: found another model than in {first.path}, expected the same but for dropout")
         for name, weight in others.items():
             total[name] += weight
     return {name: (total[name] / len(runs)).astype(weight.dtype) for name, weight in weights.items()}, {}
+
+
+def _settings_without_dropout(run: RunDirectory) -> dict:
+    """What the run's weights were made for; dropout may differ from run to run."""
+    settings = run.read_model_config().to_dict()
+    return {name: value for name, value in settings.items() if not name.endswith(_DROPOUT)}

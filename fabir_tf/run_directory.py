@@ -18,9 +18,14 @@ class RunDirectory:
 
     Args:
         path: the folder; nothing is made until something is written.
+
+    Raises:
+        UserError: the name is empty, which would be the folder that the user is in.
     """
 
     def __init__(self, path: str | Path):
+        if not str(path):
+            raise UserError("found an empty name, expected the folder of a run")
         self.path = Path(path).expanduser()
         self.config = self.path / "config.json"
         self.vocabulary = self.path / "vocabulary"

@@ -101,8 +101,9 @@ class TrainingConfig(Config):
             raise ConfigError(f"cooldown_epochs must be at most epochs={self.epochs}, found {self.cooldown_epochs}")
         if self.passage_window is not None and self.teacher:
             raise ConfigError("teacher knows whole passages, which passage_window cuts: expected one of them")
-        if self.cooldown_epochs and self.max_minutes is not None:
-            raise ConfigError("cooldown_epochs needs to know the last epoch, which max_minutes leaves open")
+        for name in ("max_minutes", "patience"):
+            if self.cooldown_epochs and getattr(self, name) is not None:
+                raise ConfigError(f"cooldown_epochs needs to know the last epoch, which {name} leaves open")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,7 +64,7 @@ def training_configs(draw):
     values = {field.name: draw(values_of(field)) for field in dataclasses.fields(TrainingConfig)}
     values["cooldown_epochs"] = min(values["cooldown_epochs"], values["epochs"])
     if values["cooldown_epochs"]:
-        values["max_minutes"] = None
+        values |= {"max_minutes": None, "patience": None}
     if values["teacher"]:
         values["passage_window"] = None
     return TrainingConfig(**values)

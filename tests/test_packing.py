@@ -106,7 +106,12 @@ def weights_of(run):
     return [np.asarray(weight, np.float64) for weight in Reader.load(run).model.trainable_weights]
 
 
+def reconfigure(run, **changes):
+    run.write_config(run.read_model_config().replace(**changes), TrainingConfig(), {"train": "1", "eval": "2"})
+
+
 def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
+    reconfigure(other, sublayer_keep=0.5, dropout_amplification=1.0)
     packed = packing.pack(run.path, tmp_path / "packed", 100, [other.path, run.path])
     for mean, one, two in zip(weights_of(packed), weights_of(run.path), weights_of(other.path), strict=True):
         np.testing.assert_allclose(mean, (2 * one + two) / 3, rtol=1e-6, atol=1e-6)
@@ -117,7 +122,8 @@ def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
     ("changed", "expected"),
     [
         ("words", "found other words"),
-        ("weights", "found other weights"),
+        ("weights", "found another model"),
+        ("settings", "found another model"),
         ("best", "best.npz"),
         ("config", "found no run"),
     ],
@@ -128,11 +134,18 @@ def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, 
     elif changed == "weights":
         config = other.read_model_config()
         save_weights(other.best, build_model(config.replace(hidden_dim=2 * config.hidden_dim)), {})
+    elif changed == "settings":
+        reconfigure(other, cross_attention="row")
     else:
         getattr(other, changed).unlink()
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},{other.path}"]
     told(commands, "pack", flags, [str(other.path), expected])
     assert not (tmp_path / "packed").exists()
+
+
+def test_a_run_without_a_name_is_told(commands, run, tmp_path):
+    flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},"]
+    told(commands, "pack", flags, ["found an empty name", "expected the folder of a run"])
 
 
 def test_packed_vectors_are_within_half_a_step(tmp_path):

@@ -498,8 +498,9 @@ def test_a_run_cools_down_at_its_own_end(files, tmp_path):
     assert longer["epochs"][3]["learning_rate"] == pytest.approx(0.0)
     with pytest.raises(ConfigError, match="cooldown_epochs"):
         TrainingConfig(epochs=2, cooldown_epochs=3)
-    with pytest.raises(ConfigError, match="max_minutes"):
-        TrainingConfig(cooldown_epochs=3, max_minutes=5)
+    for name in ("max_minutes", "patience"):
+        with pytest.raises(ConfigError, match=name):
+            TrainingConfig(cooldown_epochs=3, **{name: 5})
 
 
 def test_a_teacher_of_whole_passages_and_windows_exclude_each_other():
