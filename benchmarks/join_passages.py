@@ -96,7 +96,8 @@ def joined(group: list[dict], rng: random.Random) -> dict:
     questions, offset = [], 0
     for passage in order:
         for question in passage["qas"]:
-            questions.append(question | {"answers": [moved(answer, offset) for answer in question["answers"]]})
+            lists = [name for name in ("answers", "plausible_answers") if name in question]
+            questions.append(question | {name: [moved(answer, offset) for answer in question[name]] for name in lists})
         offset += len(passage["context"]) + 1
     return {"context": " ".join(passage["context"] for passage in order), "qas": questions}
 
@@ -104,6 +105,7 @@ def joined(group: list[dict], rng: random.Random) -> dict:
 def main(values: flags.FlagValues) -> None:
     """Reads, joins and writes."""
     cli.expect_given(values, dataset="a SQuAD file", output="a file")
+    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
     # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
     read_squad(values.dataset)
     articles = read_json(values.dataset)["data"]

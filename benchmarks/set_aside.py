@@ -53,6 +53,8 @@ def main(values: flags.FlagValues) -> None:
     for path in files:
         # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
         read_squad(path)
+        flag = "dataset" if path == files[0] else "others"
+        cli.expect_other_file("output", str(Path(values.output) / path.name), {flag: str(path)})
     contents = [read_json(path)["data"] for path in files]
     titles = set(values.titles)
     held = [article for article in contents[0] if article.get("title") in titles]

@@ -171,6 +171,19 @@ def test_short_passages_are_joined_with_those_like_them(tmp_path):
     assert passage_of[long] == long
 
 
+@pytest.mark.parametrize(
+    ("script", "more"), [("set_aside", ["--titles=Owl", "--output=."]), ("join_passages", ["--output=train.json"])]
+)
+def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):
+    data = tmp_path / "train.json"
+    write_squad(data, ARTICLES)
+    before = data.read_bytes()
+    done = run_script(tmp_path, script, f"--dataset={data}", *more)
+    assert done.returncode == 2
+    assert "train.json is the file that --dataset reads" in done.stderr
+    assert data.read_bytes() == before
+
+
 def test_the_formulas_count_what_is_computed():
     import tensorflow as tf
 
