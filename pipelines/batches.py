@@ -7,6 +7,9 @@ import tensorflow as tf
 
 from fabir_tf.pipelines.rows import PASSAGE_ROWS, EncodedRows
 
+# Tokens by which lengths differ in training, where kernels compiled for one batch serve others of the same lengths.
+LENGTH_STEP = 4
+
 
 def make_batches(
     rows: EncodedRows, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray] | None = None
@@ -28,9 +31,10 @@ def make_batches(
     tokens = tf.constant(rows.tokens)
     words, characters = tf.constant(rows.type_words), tf.constant(rows.type_characters)
     labels = None if targets is None else {name: tf.constant(array) for name, array in targets.items()}
+    step = 1 if labels is None else LENGTH_STEP
 
     def ids(name, starts, lengths):
-        types = _padded(tokens, starts, lengths)
+        types = _padded(tokens, starts, lengths, step)
         return {f"{name}_words": tf.gather(words, types), f"{name}_characters": tf.gather(characters, types)}
 
     def look_up(batch):
@@ -72,9 +76,10 @@ def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset
     return looked_up.prefetch(4).with_options(options)
 
 
-def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Token types `(batch, longest)` of stretches of `tokens`, 0 after each stretch."""
+def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, step: int) -> tf.Tensor:
+    """Token types of stretches of `tokens`, 0 after each; as long as the longest, rounded up to whole steps."""
     # One column at least: an empty text still has a padding token, which convolutions need.
-    columns = tf.range(tf.maximum(tf.reduce_max(lengths), 1))[None]
+    longest = tf.maximum(tf.reduce_max(lengths), 1)
+    columns = tf.range(-(-longest // step) * step)[None]
     places = tf.minimum(starts[:, None] + columns, tf.maximum(tf.size(tokens, out_type=tf.int64) - 1, 0))
     return tf.where(columns < lengths[:, None], tf.gather(tokens, places), 0)

@@ -67,7 +67,7 @@ class LengthGroups:
         batches = []
         for group, cuts in zip(self._groups, self._cuts, strict=True):
             shuffled = [group[i] for i in random.permutation(len(group))]
-            batches += [np.concatenate(blocks) for blocks in _cut(self._by_questions(shuffled, cuts), cuts)]
+            batches += [np.concatenate(blocks) for blocks in _fill(self._by_questions(shuffled, cuts), cuts)]
         return [batches[i] for i in random.permutation(len(batches))]
 
     def _by_questions(self, blocks: list[np.ndarray], cuts: int) -> list[np.ndarray]:
@@ -95,3 +95,34 @@ def _cut(blocks: list[np.ndarray], parts: int) -> list[list[np.ndarray]]:
     places = np.searchsorted(ends, np.cumsum(sizes) - 1 - sizes // 2, side="right")
     borders = np.searchsorted(places, np.arange(parts + 1))
     return [blocks[begin:end] for begin, end in itertools.pairwise(borders)]
+
+
+def _fill(blocks: list[np.ndarray], batches: int) -> list[list[np.ndarray]]:
+    """Batches of equally many examples, or one more, as far as the blocks allow; the order is kept where it can be.
+
+    A batch as large as others, of like length, is computed by kernels that are compiled already.
+    """
+    filled = []
+    for remaining in range(batches, 0, -1):
+        sizes = [len(block) for block in blocks]
+        chosen = _adding_up_to(sum(sizes) // remaining, sizes) if remaining > 1 else range(len(blocks))
+        filled.append([blocks[place] for place in chosen])
+        blocks = [block for place, block in enumerate(blocks) if place not in set(chosen)]
+    return filled
+
+
+def _adding_up_to(total: int, sizes: list[int]) -> list[int]:
+    """Places of sizes with a sum, or with the next lower one that there is, out of the fewest of the first ones."""
+    # Bit s says that some of the sizes looked at so far add up to s.
+    sums = [1]
+    for size in sizes:
+        sums.append((sums[-1] | sums[-1] << size) & (2 << total) - 1)
+        if sums[-1] >> total & 1:
+            break
+    left = sums[-1].bit_length() - 1
+    chosen = []
+    for place in reversed(range(len(sums) - 1)):
+        if not sums[place] >> left & 1:
+            chosen.append(place)
+            left -= sizes[place]
+    return chosen[::-1]

@@ -1,5 +1,7 @@
 """Batches: what stands in them, built a second time by plain NumPy loops."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -171,7 +173,18 @@ def test_targets_are_those_of_the_rows():
     found = list(dataset([[6, 0], [4, 2, 5]], targets).as_numpy_iterator())
     assert [part["single"].tolist() for _, part in found] == [[6, 0], [4, 2, 5]]
     assert [part["pairs"].tolist() for _, part in found] == [[[12, 13], [0, 1]], [[8, 9], [4, 5], [10, 11]]]
-    np.testing.assert_array_equal(found[0][0]["passage_words"], expected_batch([6, 0])["passage_words"])
+
+
+@pytest.mark.parametrize("rows", [[6, 0], [4, 2, 5], [3]])
+def test_lengths_in_training_are_rounded_up(rows):
+    """Kernels are compiled for each length."""
+    ((inputs, _),) = dataset([rows], {"single": np.arange(7)}).as_numpy_iterator()
+    inputs = for_each_question(inputs)
+    for name, array in expected_batch(rows).items():
+        longest = array.shape[1]
+        assert inputs[name].shape[1] == 4 * math.ceil(longest / 4)
+        np.testing.assert_array_equal(inputs[name][:, :longest], array, err_msg=name)
+        assert not inputs[name][:, longest:].any()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabir_tf.pipelines.length_groups import LengthGroups
+from fabir_tf.pipelines.length_groups import LengthGroups, _adding_up_to
 
 # 103 distinct lengths in no order: the rank of an example tells its group.
 LENGTHS = np.random.default_rng(5).permutation(103) + 7
@@ -172,3 +172,33 @@ def test_batches_of_whole_passages_are_of_the_size_that_is_asked_for():
     sizes = [len(batch) for batch in order.epoch(0)]
     assert 68 < min(sizes) <= max(sizes) < 82
     assert abs(np.mean(sizes) - 75) < 3
+
+
+@pytest.mark.parametrize("question_lengths", [None, np.random.default_rng(4).integers(3, 30, 9000)])
+def test_batches_of_whole_passages_are_of_one_size_where_that_can_be(question_lengths):
+    """Kernels are compiled for each size."""
+    random = np.random.default_rng(3)
+    together = np.repeat(np.arange(2000), random.integers(1, 9, 2000))
+    lengths = random.integers(20, 400, 2000)[together]
+    questions = None if question_lengths is None else question_lengths[: len(together)]
+    order = LengthGroups(lengths, 75, 3, 1, together, questions)
+    for epoch in range(3):
+        sizes = np.array([len(batch) for batch in order.epoch(epoch)])
+        assert np.ptp(sizes) <= 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=9), total=st.integers(1, 40))
+def test_sizes_add_up_as_far_as_they_can(sizes, total):
+    """Against all choices that there are."""
+
+    def highest(of):
+        choices = itertools.product((0, 1), repeat=len(of))
+        sums = (sum(itertools.compress(of, choice)) for choice in choices)
+        return max(found for found in sums if found <= total)
+
+    chosen = _adding_up_to(total, sizes)
+    assert chosen == sorted(set(chosen))
+    assert sum(sizes[place] for place in chosen) == highest(sizes)
+    if chosen and highest(sizes) == total:
+        assert highest(sizes[: chosen[-1]]) < total
