@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.dense_gradient import dense_gradient
 from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.exact_bias import add_bias
 from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.masking import MASKED_LOGIT
 
@@ -126,7 +127,9 @@ class CharacterEmbedding(keras.layers.Layer):
         # One row per word, (batch * length, width)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
         vectors = self.drop(character_vectors(self.table, words), training=training)
-        strongest = strongest_windows(self.convolution(vectors), words, self.kernel_size)
+        # The bias after the maximum, which is the same and many values fewer.
+        windows = self.convolution.convolution_op(vectors, self.convolution.kernel)
+        strongest = add_bias(strongest_windows(windows, words, self.kernel_size), self.convolution.bias)
         return ACTIVATIONS[self.activation](ops.reshape(strongest, (batch, length, self.filters)))
 
     def compute_output_shape(self, input_shape):

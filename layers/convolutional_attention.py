@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.exact_bias import Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import masked_softmax, zero_padding
 from fabir_tf.layers.per_token import per_token
@@ -216,7 +217,7 @@ class ConvolutionalAttention(keras.layers.Layer):
 
     def _dense(self, name, input_shape, units, initializer=None):
         initializer = initializer or GlorotUniform()
-        dense = keras.layers.Dense(units, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
+        dense = Dense(units, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
         dense.build(input_shape)
         return dense
 

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.exact_bias import Conv2D
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import zero_padding
 
@@ -44,7 +45,7 @@ class ConvolutionalHighway(keras.layers.Layer):
         )
 
     def _convolution(self, name, activation):
-        return keras.layers.Conv2D(
+        return Conv2D(
             1,
             self.kernel_size,
             padding="same",

@@ -1,6 +1,7 @@
 import keras
 
 from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.exact_bias import Conv1D
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import mask_logits, zero_padding
 
@@ -39,7 +40,7 @@ class ConvolutionalSelector(keras.layers.Layer):
         self.number_of_borders = borders
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
-        self.hidden = keras.layers.Conv1D(
+        self.hidden = Conv1D(
             filters,
             kernel_size,
             padding="same",
@@ -48,7 +49,7 @@ class ConvolutionalSelector(keras.layers.Layer):
             name="hidden",
             dtype=self.dtype_policy,
         )
-        self.borders = keras.layers.Conv1D(
+        self.borders = Conv1D(
             borders,
             kernel_size,
             padding="same",

@@ -1,5 +1,6 @@
 import keras
 
+from fabir_tf.layers.exact_bias import Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.per_token import per_token
 
@@ -33,10 +34,10 @@ class FeedForward(keras.layers.Layer):
         self.hidden_dim = hidden_dim
 
     def build(self, input_shape):
-        self.hidden = keras.layers.Dense(
+        self.hidden = Dense(
             self.hidden_dim, "relu", kernel_initializer=GlorotUniform(), name="hidden", dtype=self.dtype_policy
         )
-        self.output_map = keras.layers.Dense(
+        self.output_map = Dense(
             input_shape[-1], kernel_initializer=GlorotUniform(), name="output", dtype=self.dtype_policy
         )
         self.hidden.build(input_shape)

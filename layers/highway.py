@@ -1,5 +1,6 @@
 import keras
 
+from fabir_tf.layers.exact_bias import Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.per_token import per_token
 
@@ -37,15 +38,11 @@ class Highway(keras.layers.Layer):
     def build(self, input_shape):
         features = input_shape[-1]
         self.transforms = [
-            keras.layers.Dense(
-                features, "relu", kernel_initializer=GlorotUniform(), name=f"transform_{i}", dtype=self.dtype_policy
-            )
+            Dense(features, "relu", kernel_initializer=GlorotUniform(), name=f"transform_{i}", dtype=self.dtype_policy)
             for i in range(self.depth)
         ]
         self.gates = [
-            keras.layers.Dense(
-                features, "sigmoid", kernel_initializer=GlorotUniform(), name=f"gate_{i}", dtype=self.dtype_policy
-            )
+            Dense(features, "sigmoid", kernel_initializer=GlorotUniform(), name=f"gate_{i}", dtype=self.dtype_policy)
             for i in range(self.depth)
         ]
         for dense in (*self.transforms, *self.gates):

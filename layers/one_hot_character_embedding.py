@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.character_embedding import at_least_kernel_wide, strongest_windows
+from fabir_tf.layers.exact_bias import Conv1D, Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.per_token import per_token
 
@@ -42,13 +43,11 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
         self.kernel_size = kernel_size
         self.filters = filters
         self.units = units
-        self.convolution = keras.layers.Conv1D(
+        self.convolution = Conv1D(
             filters, kernel_size, kernel_initializer=GlorotUniform(), name="convolution", dtype=self.dtype_policy
         )
         self.hidden, self.output_map = (
-            keras.layers.Dense(
-                width, activation, kernel_initializer=GlorotUniform(), name=name, dtype=self.dtype_policy
-            )
+            Dense(width, activation, kernel_initializer=GlorotUniform(), name=name, dtype=self.dtype_policy)
             for name, width, activation in (("hidden", filters, "relu"), ("output", units, None))
         )
 

@@ -1,5 +1,6 @@
 import keras
 
+from fabir_tf.layers.exact_bias import Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.interaction_layer import InteractionLayer
 from fabir_tf.layers.per_token import per_token
@@ -43,7 +44,7 @@ class ReductionLayer(InteractionLayer):
     def __init__(self, output_dim: int = 100, **kwargs):
         super().__init__(**kwargs)
         self.output_dim = output_dim
-        self.reduction = keras.layers.Dense(
+        self.reduction = Dense(
             output_dim, kernel_initializer=GlorotUniform(), name="reduction", dtype=self.dtype_policy
         )
 

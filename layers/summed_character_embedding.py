@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.character_embedding import character_vectors
 from fabir_tf.layers.dropout import Dropout
+from fabir_tf.layers.exact_bias import Conv1D
 from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
 
 
@@ -47,7 +48,7 @@ class SummedCharacterEmbedding(keras.layers.Layer):
         self.filters = filters
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
-        self.convolution = keras.layers.Conv1D(
+        self.convolution = Conv1D(
             filters, kernel_size, kernel_initializer=GlorotUniform(), name="convolution", dtype=self.dtype_policy
         )
 

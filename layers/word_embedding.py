@@ -1,5 +1,6 @@
 import keras
 
+from fabir_tf.layers.exact_bias import Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.per_token import per_token
 from fabir_tf.layers.word_table import WordTable
@@ -32,7 +33,7 @@ class WordEmbedding(WordTable):
 
     def __init__(self, trainable_rows: int, frozen_rows: int, dim: int = 100, **kwargs):
         super().__init__(trainable_rows, frozen_rows, dim, **kwargs)
-        self.projection = keras.layers.Dense(
+        self.projection = Dense(
             self.dim, kernel_initializer=GlorotUniform(), name="projection", dtype=self.dtype_policy
         )
 

@@ -7,6 +7,7 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
+from fabir_tf.layers.exact_bias import Dense
 from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
@@ -201,7 +202,7 @@ def _reduced_by_layer(config: FabirConfig, words: dict, masks: dict, attention: 
 
 def _reduced_by_matrix(config: FabirConfig, words: dict) -> dict:
     """One linear map on each word, and its position (thesis eq. 5.18)."""
-    reduction = keras.layers.Dense(config.d_model, kernel_initializer=GlorotUniform(), name="reduction")
+    reduction = Dense(config.d_model, kernel_initializer=GlorotUniform(), name="reduction")
     encode = layers.PositionEncoding(config.d_model, config.min_frequency, config.first_position, name="encode")
     encoding_dropout = layers.Dropout(1 - config.input_keep, name="encoding_dropout")
     return {text: reduction(words[text]) + encoding_dropout(encode(words[text])) for text in TEXTS}
