@@ -320,3 +320,22 @@ def test_seeds_decide_the_weights():
         weights.append(fabir_tf.build_model(CONFIG).get_layer("highway").get_weights())
     np.testing.assert_array_equal(weights[0][0], weights[1][0])
     assert (weights[0][0] != weights[2][0]).any()
+
+
+@pytest.mark.parametrize("changes", [{}, {"reduction": "matrix"}, {"word_match": True}])
+def test_no_bias_has_the_gradient_of_biasadd(changes):
+    """Under bfloat16 TensorFlow's is a sum in bfloat16."""
+    import tensorflow as tf
+
+    model = fabir_tf.build_model(frozen_words=4, num_layers=1, **changes)
+    inputs = make_inputs(4, 4, 20)
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            value = sum(tf.reduce_sum(logits) for logits in model(inputs, training=True).values())
+        return tape.gradient(value, [weight.value for weight in model.trainable_weights])
+
+    operations = {operation.type for operation in gradients.get_concrete_function().graph.get_operations()}
+    assert "MatMul" in operations
+    assert "BiasAddGrad" not in operations
