@@ -107,7 +107,8 @@ def _fill(blocks: list[np.ndarray], batches: int) -> list[list[np.ndarray]]:
         sizes = [len(block) for block in blocks]
         chosen = _adding_up_to(sum(sizes) // remaining, sizes) if remaining > 1 else range(len(blocks))
         filled.append([blocks[place] for place in chosen])
-        blocks = [block for place, block in enumerate(blocks) if place not in set(chosen)]
+        gone = set(chosen)
+        blocks = [block for place, block in enumerate(blocks) if place not in gone]
     return filled
 
 
