@@ -25,7 +25,8 @@ def version_in(
         What measures a task, "inference" or "training".
     """
     sys.path.insert(0, tree)
-    import fabir_tf
+    # Before anything is answered, as what training asks of oneDNN is heard at its first operation only.
+    import fabir_tf.training
 
     if not fabir_tf.__file__.startswith(tree):
         raise ValueError(f"fabir_tf was imported from {fabir_tf.__file__}, expected the version in {tree}")

@@ -12,9 +12,6 @@ from pathlib import Path
 
 # Must be set before TensorFlow loads: its notices would bury what the commands print. A few of its first ones stay.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Kernels that oneDNN keeps: it compiles one for each operation and shape, in a tenth of a training step, and would
-# forget its own 1,024 before their shapes come again.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "50000")
 
 # In a checkout layers/, pipelines/ and export/ stand beside this package; an installed wheel holds them inside it.
 _root = Path(__file__).resolve().parents[1]
