@@ -16,7 +16,8 @@ def make_batches(
 ) -> tf.data.Dataset:
     """A dataset of batches, in the given order, each stretch of a passage once for all of its questions.
 
-    All lengths are left open in the dataset's shapes, so that a model is traced once and not per pair of lengths.
+    All lengths are left open in the dataset's shapes, so that a model is traced once and not per pair of lengths. With
+    targets they are multiples of `LENGTH_STEP`.
 
     Args:
         rows: what can be read.

@@ -11,11 +11,12 @@ SORTED_BATCHES = 4
 class LengthGroups:
     """Batches drawn inside groups of equal population and like length.
 
-    Examples are sorted by length and cut into groups of equal size. In every epoch each group is shuffled and cut into
-    batches of nearly equal size, and the batches of all groups are run in random order. Nothing is dropped. The order
-    is a function of the seed and the epoch's number alone, so a run can be taken up at any batch. With the questions'
-    lengths, the examples of every few batches of a group are sorted by them before they are cut: by chance alone the
-    longest question of a batch is twice as long as the others.
+    Examples are sorted by length and cut into groups of equal size. In every epoch each group is shuffled and cut
+    into batches of equal size, or one more, where those that stay together allow it, and the batches of all groups
+    are run in random order. Nothing is dropped. The order is a function of the seed and the epoch's number alone, so
+    a run can be taken up at any batch. With the questions' lengths, the examples of every few batches of a group are
+    sorted by them before they are cut: by chance alone the longest question of a batch is twice as long as the
+    others.
 
     Args:
         lengths: int array `(examples,)`, tokens of each example's passage.
