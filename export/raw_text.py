@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from fabir_tf.layers.masking import MASKED_LOGIT
 from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.batches import unique_rows
+from fabir_tf.pipelines.batches import batch_columns, reading_step, unique_rows
 from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
@@ -194,14 +194,14 @@ class RawTextReader(tf.Module):
             rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(has_room, tf.int32)), 1)]
             shown_here, asked_here = (_Rows(*(tf.gather(part, rows) for part in texts)) for texts in (shown, asked))
             stretches, passage_rows = unique_rows(*shown_here)
-            inputs = _inputs("passage", ids, _Rows(*stretches)) | _inputs("question", ids, asked_here)
+            step = reading_step(tf.size(rows))
+            inputs = _inputs("passage", ids, _Rows(*stretches), step) | _inputs("question", ids, asked_here, step)
             logits = self._shared_model(inputs | {PASSAGE_ROWS: passage_rows})
+            is_shown = tf.sequence_mask(shown_here.lengths, tf.shape(logits["start_logits"])[1])
             begins = tf.gather(splits, rows)
             places = tf.ragged.range(begins, begins + shown_here.lengths).flat_values[:, None]
             starts, ends = (
-                tf.tensor_scatter_nd_update(
-                    found, places, tf.boolean_mask(logits[name], tf.sequence_mask(shown_here.lengths))
-                )
+                tf.tensor_scatter_nd_update(found, places, tf.boolean_mask(logits[name], is_shown))
                 for found, name in ((starts, "start_logits"), (ends, "end_logits"))
             )
             return done + tf.size(rows), starts, ends
@@ -212,10 +212,9 @@ class RawTextReader(tf.Module):
         return starts, ends
 
 
-def _inputs(name: str, ids: _Ids, rows: _Rows) -> dict[str, tf.Tensor]:
-    """The model's inputs of the stretches of one kind of text, padded to the longest."""
-    # One column at least: an empty text still has a padding token, which convolutions need.
-    columns = tf.range(tf.maximum(tf.reduce_max(rows.lengths), 1))[None]
+def _inputs(name: str, ids: _Ids, rows: _Rows, step: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The model's inputs of the stretches of one kind of text, padded to the longest, rounded up to whole steps."""
+    columns = batch_columns(rows.lengths, step)
     padding = tf.size(ids.words, tf.int64) - 1
     places = tf.where(columns < rows.lengths[:, None], rows.begins[:, None] + columns, padding)
     return {f"{name}_words": tf.gather(ids.words, places), f"{name}_characters": tf.gather(ids.characters, places)}

@@ -1,6 +1,7 @@
 """A trained reader: questions and passages in, answers out."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -86,6 +87,7 @@ class Reader:
         self.config = config
         self.max_passage = max_passage
         self._logits = backend.Logits(model)
+        self._decoder = functools.cache(lambda n_best: backend.traced(config.decoder(n_best)))
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike, max_passage: int = 512, precision: str = "float32") -> "Reader":
@@ -181,7 +183,7 @@ class Reader:
             probability 0.
         """
         rows = self._rows(encoded.tokenised)
-        decoder = self.config.decoder(n_best)
+        decoder = self._decoder(n_best)
         answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
         windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
         for batch, start, end in self._read(encoded, rows, progress):

@@ -1,6 +1,7 @@
 """Encoded data as tf.data batches, padded to the longest text of each batch."""
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -9,15 +10,18 @@ from fabir_tf.pipelines.rows import PASSAGE_ROWS, EncodedRows
 
 # Tokens by which lengths differ in training, where kernels compiled for one batch serve others of the same lengths.
 LENGTH_STEP = 4
+# A kernel is compiled for each operation and length, which takes longer than to read a passage: where no more questions
+# than these are read at once, lengths differ by whole steps, so that the next question's kernels are there already.
+FEW_QUESTIONS, FEW_QUESTIONS_STEP = 8, 16
 
 
 def make_batches(
-    rows: EncodedRows, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray] | None = None
+    rows: EncodedRows, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray]
 ) -> tf.data.Dataset:
-    """A dataset of batches, in the given order, each stretch of a passage once for all of its questions.
+    """A dataset of batches to train on, in the given order, each stretch of a passage once for all of its questions.
 
-    All lengths are left open in the dataset's shapes, so that a model is traced once and not per pair of lengths. With
-    targets they are multiples of `LENGTH_STEP`.
+    All lengths are left open in the dataset's shapes, so that a model is traced once and not per pair of lengths; they
+    are multiples of `LENGTH_STEP`.
 
     Args:
         rows: what can be read.
@@ -25,28 +29,57 @@ def make_batches(
         targets: arrays `(rows, ...)` of what training is towards.
 
     Returns:
-        A dataset of inputs for `fabir_tf.passage_sharing.PassageSharing`, or of (inputs, targets).
+        A dataset of (inputs, targets), the inputs for `fabir_tf.passage_sharing.PassageSharing`.
     """
-    passages = tf.constant(rows.passage_starts), tf.constant(rows.passage_lengths)
-    questions = tf.constant(rows.question_starts), tf.constant(rows.question_lengths)
-    tokens = tf.constant(rows.tokens)
-    words, characters = tf.constant(rows.type_words), tf.constant(rows.type_characters)
-    labels = None if targets is None else {name: tf.constant(array) for name, array in targets.items()}
-    step = 1 if labels is None else LENGTH_STEP
-
-    def ids(name, starts, lengths):
-        types = _padded(tokens, starts, lengths, step)
-        return {f"{name}_words": tf.gather(words, types), f"{name}_characters": tf.gather(characters, types)}
+    tables = _tensors(rows)
+    labels = {name: tf.constant(array) for name, array in targets.items()}
 
     def look_up(batch):
-        stretches, passage_rows = unique_rows(*(tf.gather(part, batch) for part in passages))
-        asked = (tf.gather(part, batch) for part in questions)
-        inputs = ids("passage", *stretches) | ids("question", *asked) | {PASSAGE_ROWS: passage_rows}
-        if labels is None:
-            return inputs
-        return inputs, {name: tf.gather(values, batch) for name, values in labels.items()}
+        return _inputs(tables, batch, LENGTH_STEP), {name: tf.gather(values, batch) for name, values in labels.items()}
 
     return _mapped(batches, look_up)
+
+
+def batches_to_read(rows: EncodedRows, batches: Iterable[np.ndarray]) -> Iterator[dict[str, tf.Tensor]]:
+    """Batches to be answered, as they are asked for, each stretch of a passage once for all of its questions.
+
+    Args:
+        rows: what can be read.
+        batches: int64 arrays of row numbers, one per batch.
+
+    Yields:
+        Inputs for `fabir_tf.passage_sharing.PassageSharing`.
+    """
+    tables = _tensors(rows)
+    for batch in batches:
+        yield _traced_inputs(tables, tf.constant(batch), reading_step(len(batch)))
+
+
+def reading_step(questions: int | tf.Tensor) -> tf.Tensor:
+    """What lengths are multiples of in a batch to be answered.
+
+    Args:
+        questions: their number.
+
+    Returns:
+        Int64, a scalar.
+    """
+    return tf.where(questions <= FEW_QUESTIONS, tf.constant(FEW_QUESTIONS_STEP, tf.int64), 1)
+
+
+def batch_columns(lengths: tf.Tensor, step: int | tf.Tensor) -> tf.Tensor:
+    """The columns of a batch.
+
+    Args:
+        lengths: int64 `(rows,)`, tokens of each text.
+        step: what their number is a multiple of.
+
+    Returns:
+        Int64 `(1, columns)`, counted from 0; one at least: an empty text still has a padding token, which convolutions
+        need.
+    """
+    longest = tf.maximum(tf.reduce_max(lengths), 1)
+    return tf.range(-(-longest // step) * step)[None]
 
 
 def unique_rows(begins: tf.Tensor, lengths: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
@@ -77,10 +110,29 @@ def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset
     return looked_up.prefetch(4).with_options(options)
 
 
-def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, step: int) -> tf.Tensor:
+def _tensors(rows: EncodedRows) -> dict[str, tf.Tensor]:
+    return {field.name: tf.constant(getattr(rows, field.name)) for field in dataclasses.fields(rows)}
+
+
+def _inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | tf.Tensor) -> dict[str, tf.Tensor]:
+    def of(text):
+        return (tf.gather(tables[f"{text}_{part}"], batch) for part in ("starts", "lengths"))
+
+    stretches, passage_rows = unique_rows(*of("passage"))
+    inputs = {PASSAGE_ROWS: passage_rows}
+    for text, (starts, lengths) in (("passage", stretches), ("question", of("question"))):
+        types = _padded(tables["tokens"], starts, lengths, step)
+        inputs[f"{text}_words"] = tf.gather(tables["type_words"], types)
+        inputs[f"{text}_characters"] = tf.gather(tables["type_characters"], types)
+    return inputs
+
+
+# One graph for all data: a dataset's pipeline is built anew for each, which takes longer than to answer a question.
+_traced_inputs = tf.function(_inputs, reduce_retracing=True, autograph=False)
+
+
+def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, step: int | tf.Tensor) -> tf.Tensor:
     """Token types of stretches of `tokens`, 0 after each; as long as the longest, rounded up to whole steps."""
-    # One column at least: an empty text still has a padding token, which convolutions need.
-    longest = tf.maximum(tf.reduce_max(lengths), 1)
-    columns = tf.range(-(-longest // step) * step)[None]
+    columns = batch_columns(lengths, step)
     places = tf.minimum(starts[:, None] + columns, tf.maximum(tf.size(tokens, out_type=tf.int64) - 1, 0))
     return tf.where(columns < lengths[:, None], tf.gather(tokens, places), 0)

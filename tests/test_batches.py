@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fabir_tf.pipelines import batches as module
 from fabir_tf.pipelines.array_batches import array_batches, rounded, rounded_rows
-from fabir_tf.pipelines.batches import make_batches
+from fabir_tf.pipelines.batches import batches_to_read, make_batches
 from fabir_tf.pipelines.encoding import encode, tokenise
 from fabir_tf.pipelines.rows import Rows, encode_rows
 from fabir_tf.pipelines.squad import Question, SquadData
@@ -61,9 +61,22 @@ def expected_batch(rows):
     return inputs
 
 
-def dataset(batches, targets=None, max_question=None):
-    rows = encode_rows(ENCODED, ROWS, max_question)
+def dataset(batches, targets):
+    rows = encode_rows(ENCODED, ROWS)
     return make_batches(rows, [np.array(batch, np.int64) for batch in batches], targets)
+
+
+def read(batches, max_question=None):
+    """The batches as they are answered, as arrays."""
+    rows = encode_rows(ENCODED, ROWS, max_question)
+    found = batches_to_read(rows, [np.array(batch, np.int64) for batch in batches])
+    return [{name: values.numpy() for name, values in inputs.items()} for inputs in found]
+
+
+@pytest.fixture
+def exact_lengths(monkeypatch):
+    """Small batches as long as their longest text, as large ones are."""
+    monkeypatch.setattr(module, "FEW_QUESTIONS", 0)
 
 
 def for_each_question(inputs):
@@ -73,8 +86,8 @@ def for_each_question(inputs):
 
 
 @pytest.mark.parametrize("rows", [[0], [4], [1, 0, 5], [6, 2, 3, 1], [0, 1, 2, 3, 4, 5, 6], [5, 5]])
-def test_a_batch_is_what_the_loops_build(rows):
-    (inputs,) = dataset([rows]).as_numpy_iterator()
+def test_a_batch_is_what_the_loops_build(rows, exact_lengths):
+    (inputs,) = read([rows])
     inputs = for_each_question(inputs)
     expected = expected_batch(rows)
     assert inputs.keys() == expected.keys()
@@ -92,16 +105,16 @@ def test_the_oracle_knows_the_lengths_by_hand():
     assert inputs["passage_words"][0].tolist() == [1, 1, 1, 4, 1, 0, 0, 0]
 
 
-def test_a_blank_question_is_one_column_of_padding():
-    (inputs,) = dataset([[2, 4]]).as_numpy_iterator()
+def test_a_blank_question_is_one_column_of_padding(exact_lengths):
+    (inputs,) = read([[2, 4]])
     assert inputs["question_words"].tolist() == [[0], [0]]
     assert inputs["question_characters"].tolist() == [[[0] * WIDTH]] * 2
     assert inputs["passage_words"].shape == (2, 13)
 
 
-def test_the_last_texts_window_is_not_read_past_the_end():
+def test_the_last_texts_window_is_not_read_past_the_end(exact_lengths):
     # "a z" is the last text of all: padding beside a longer question must not run out of the array.
-    (inputs,) = dataset([[3, 0]]).as_numpy_iterator()
+    (inputs,) = read([[3, 0]])
     np.testing.assert_array_equal(inputs["question_words"], expected_batch([3, 0])["question_words"])
     assert inputs["question_words"].tolist() == [[7, 1, 0, 0, 0, 0, 0], [1, 1, 1, 6, 1, 1, 1]]
 
@@ -116,8 +129,8 @@ def test_the_last_texts_window_is_not_read_past_the_end():
         ([0, 6, 2, 0, 1], [0, 6, 2, 1], [0, 1, 2, 0, 3]),
     ],
 )
-def test_a_shared_batch_has_each_stretch_once(rows, passages, places):
-    (inputs,) = dataset([rows], max_question=60).as_numpy_iterator()
+def test_a_shared_batch_has_each_stretch_once(rows, passages, places, exact_lengths):
+    (inputs,) = read([rows], max_question=60)
     assert inputs.pop("asked_passages").tolist() == places
     expected = {"passage": expected_batch(passages), "question": expected_batch(rows)}
     for name, array in inputs.items():
@@ -131,13 +144,13 @@ def test_stretches_that_begin_alike_are_kept_apart():
     assert places.numpy().tolist() == [0, 1, 2, 0, 3]
 
 
-def test_a_question_is_cut_in_a_shared_batch():
-    (inputs,) = dataset([[0, 5]], max_question=2).as_numpy_iterator()
+def test_a_question_is_cut_in_a_shared_batch(exact_lengths):
+    (inputs,) = read([[0, 5]], max_question=2)
     np.testing.assert_array_equal(inputs["question_words"], expected_batch([0, 5])["question_words"][:, :2])
 
 
 def test_lengths_are_left_open():
-    spec = dataset([[0], [1, 2]]).element_spec
+    spec, _ = dataset([[0], [1, 2]], {"single": np.arange(7)}).element_spec
     shapes = {name: part.shape.as_list() for name, part in spec.items()}
     assert shapes == {
         "passage_words": [None, None],
@@ -150,21 +163,21 @@ def test_lengths_are_left_open():
 
 def test_batches_keep_their_order_at_every_pass():
     rows = np.random.default_rng(1).integers(0, 7, 40)
-    built = make_batches(encode_rows(ENCODED, ROWS), (np.array([row], np.int64) for row in rows))
+    built = dataset([[row] for row in rows], {"row": np.arange(7)})
     for _ in range(2):
-        found = [inputs["passage_words"][0].tolist() for inputs in built.as_numpy_iterator()]
-        assert found == [expected_batch([row])["passage_words"][0].tolist() for row in rows]
+        assert [targets["row"].tolist() for _, targets in built.as_numpy_iterator()] == [[row] for row in rows]
 
 
 def test_questions_are_what_keras_counts_in_a_batch():
     """It weighs a batch's loss by the length of the input that comes first in the alphabet."""
-    (inputs,) = dataset([[4, 4, 4, 0]]).as_numpy_iterator()
+    (inputs,) = read([[4, 4, 4, 0]])
     assert len(inputs[min(inputs)]) == 4
     assert len(inputs["passage_words"]) == 2
 
 
 def test_no_batches():
-    assert list(dataset([])) == []
+    assert list(dataset([], {"single": np.arange(7)})) == []
+    assert read([]) == []
     assert list(array_batches(encode_rows(ENCODED, ROWS), [])) == []
 
 
@@ -175,16 +188,26 @@ def test_targets_are_those_of_the_rows():
     assert [part["pairs"].tolist() for _, part in found] == [[[12, 13], [0, 1]], [[8, 9], [4, 5], [10, 11]]]
 
 
+def expect_rounded_up(inputs, rows, step):
+    inputs = for_each_question(inputs)
+    for name, array in expected_batch(rows).items():
+        longest = array.shape[1]
+        assert inputs[name].shape[1] == step * math.ceil(longest / step)
+        np.testing.assert_array_equal(inputs[name][:, :longest], array, err_msg=name)
+        assert not inputs[name][:, longest:].any()
+
+
 @pytest.mark.parametrize("rows", [[6, 0], [4, 2, 5], [3]])
 def test_lengths_in_training_are_rounded_up(rows):
     """Kernels are compiled for each length."""
     ((inputs, _),) = dataset([rows], {"single": np.arange(7)}).as_numpy_iterator()
-    inputs = for_each_question(inputs)
-    for name, array in expected_batch(rows).items():
-        longest = array.shape[1]
-        assert inputs[name].shape[1] == 4 * math.ceil(longest / 4)
-        np.testing.assert_array_equal(inputs[name][:, :longest], array, err_msg=name)
-        assert not inputs[name][:, longest:].any()
+    expect_rounded_up(inputs, rows, 4)
+
+
+@pytest.mark.parametrize(("rows", "step"), [([3], 16), ([6, 0], 16), ([4] * 8, 16), ([4] * 9, 1)])
+def test_lengths_of_few_questions_are_rounded_up(rows, step):
+    (inputs,) = read([rows])
+    expect_rounded_up(inputs, rows, step)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
 from fabir_tf import reader as module
-from fabir_tf.pipelines.batches import make_batches
+from fabir_tf.pipelines.batches import batches_to_read
 from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad import Question, SquadData
@@ -262,7 +262,7 @@ def long_reader():
         }
 
     def logits(rows, batches):
-        return map(of_batch, make_batches(rows, batches))
+        return map(of_batch, batches_to_read(rows, batches))
 
     return reader, logits
 

@@ -1,7 +1,7 @@
 """What reading and training do otherwise on TensorFlow than elsewhere: `backend` is the module that serves.
 
-Both modules have `feed`, `Logits`, `compiles_with_xla`, `make_deterministic`, `sync` and `write_events`. A third
-backend of Keras takes the one for arrays.
+Both modules have `feed`, `Logits`, `compiles_with_xla`, `make_deterministic`, `sync`, `traced` and `write_events`. A
+third backend of Keras takes the one for arrays.
 """
 
 import keras

@@ -13,7 +13,7 @@ from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.array_batches import array_batches as feed
 from fabir_tf.pipelines.rows import EncodedRows
 
-__all__ = ["Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "write_events"]
+__all__ = ["Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
 
 
 class Logits:
@@ -26,6 +26,11 @@ class Logits:
         for batch, (inputs,) in zip(batches, feed(rows, batches), strict=True):
             logits = self._sharing.predict_on_batch(inputs)
             yield {name: np.asarray(values)[: len(batch)] for name, values in logits.items()}
+
+
+def traced(decoder: keras.layers.Layer) -> keras.layers.Layer:
+    """What chooses answers from logits as it is: it would be compiled anew for every length."""
+    return decoder
 
 
 def compiles_with_xla(asked: bool) -> bool:

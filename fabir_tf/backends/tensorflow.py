@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from fabir_tf.layers.layer_norm import standardising_with
 from fabir_tf.passage_sharing import PassageSharing
+from fabir_tf.pipelines.batches import batches_to_read
 from fabir_tf.pipelines.batches import make_batches as feed
 from fabir_tf.pipelines.rows import EncodedRows
 
-__all__ = ["Logits", "as_graph", "compiles_with_xla", "feed", "make_deterministic", "sync", "write_events"]
+__all__ = ["Logits", "as_graph", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
 
 # Batches computed at once: a core that has done its part of an operation goes on with another batch.
 STREAMS = 2
@@ -39,7 +40,7 @@ class Logits:
         self._logits = as_graph(PassageSharing(model))
 
     def __call__(self, rows: EncodedRows, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        return self.of(feed(rows, batches))
+        return self.of(batches_to_read(rows, batches))
 
     def of(self, batches: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, np.ndarray]]:
         """The logits of batches that are made already."""
@@ -63,6 +64,12 @@ def as_graph(sharing: PassageSharing) -> Callable[[dict[str, tf.Tensor]], dict[s
             return sharing(inputs)
 
     return tf.function(logits, input_signature=[signature], autograph=False)
+
+
+def traced(decoder: keras.layers.Layer) -> Callable:
+    """What chooses answers from logits as one graph, for every batch and every length."""
+    logits = tf.TensorSpec([None, None], tf.float32)
+    return tf.function(decoder, input_signature=[logits, logits], autograph=False)
 
 
 def _standardise(x: tf.Tensor, epsilon: float) -> tf.Tensor:
