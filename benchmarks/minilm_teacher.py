@@ -39,6 +39,7 @@ flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenised texts are
 flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.")
 flags.DEFINE_integer("batch_size", 32, "Questions per batch.")
 flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
+flags.DEFINE_float("dropout", 0.0, "Share of the values dropped; on a processor it takes a fifth of the time.")
 flags.DEFINE_integer("threads", 0, "Threads to compute with; 0 takes all cores.")
 
 # The most that the model can read, [CLS] and both [SEP] included.
@@ -101,8 +102,12 @@ class Teacher:
     def __init__(self, folder: Path, model_dir: str, steps: int):
         torch.manual_seed(1)
         self._checkpoint, self._steps = folder / "checkpoint.pt", steps
-        self.model = AutoModelForQuestionAnswering.from_pretrained(model_dir)
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=flags.FLAGS.learning_rate, weight_decay=0.01)
+        dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), flags.FLAGS.dropout)
+        self.model = AutoModelForQuestionAnswering.from_pretrained(model_dir, **dropout)
+        # Half of the parameters, which a few epochs of questions have little to teach to.
+        self.model.get_input_embeddings().requires_grad_(False)
+        learnt = [weights for weights in self.model.parameters() if weights.requires_grad]
+        self._optimizer = torch.optim.AdamW(learnt, lr=flags.FLAGS.learning_rate, weight_decay=0.01, fused=True)
         rise = max(1, steps // 10)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda step: min((step + 1) / rise, max(0.0, (steps - step) / (steps - rise)))

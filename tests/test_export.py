@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, squad_data
 
 from fabir_tf.export import export_reader, saved_model, warm_up
+from fabir_tf.export.raw_text import RawTextReader
 from fabir_tf.inspection import look_inside
 from fabir_tf.pipelines import tokenizer_parity
 from fabir_tf.pipelines.errors import UserError
@@ -238,6 +239,28 @@ def operations(folder):
     (graph,) = content.meta_graphs
     nodes = [*graph.graph_def.node, *(node for f in graph.graph_def.library.function for node in f.node_def)]
     return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize(("questions", "step"), [(1, 16), (8, 16), (9, 1)])
+def test_few_questions_have_lengths_of_whole_steps(reader, questions, step):
+    """Kernels are compiled for each length, which takes longer than to read a passage."""
+    module, seen = RawTextReader(reader), []
+    read = module._shared_model
+
+    def watched(inputs):
+        seen.append({name: inputs[f"{name}_words"].shape[1] for name in ("passage", "question")})
+        return read(inputs)
+
+    module._shared_model = watched
+    in_one_piece = [pair for pair in PAIRS if len(tokenize(pair[1]).words) <= reader.max_passage]
+    pairs = (in_one_piece * questions)[:questions]
+    module.answer(*(tf.constant(part) for part in zip(*pairs, strict=True)))
+    longest = {
+        name: max(len(tokenize(text).words) for text in texts)
+        for name, texts in zip(("question", "passage"), zip(*pairs, strict=True), strict=True)
+    }
+    assert seen == [{name: -(-length // step) * step for name, length in longest.items()}]
+    assert any(length % 16 for length in longest.values())
 
 
 def test_core_operations_alone(folder):
