@@ -1,4 +1,4 @@
-"""Encoded data as tf.data batches, padded to the longest text of each batch."""
+"""Encoded data as batches of tensors, padded to the longest text of each."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
