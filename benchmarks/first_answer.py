@@ -11,6 +11,7 @@ from pathlib import Path
 begin = time.monotonic()
 import tensorflow as tf  # noqa: E402  (its import is measured)
 
+LONGER = 20
 ASKED = {"question": "Who built the mill?", "passage": "The mill was built by Anna Keld in 1712."}
 
 
@@ -35,6 +36,10 @@ def main(version: Path) -> None:
     for number in ("first", "second", "third"):
         serve(**asked)["answer"].numpy()
         note(f"{number} answer")
+    for more in range(1, LONGER + 1):
+        passage = tf.constant([ASKED["passage"] + " It ground rye." * more])
+        serve(question=asked["question"], passage=passage)["answer"].numpy()
+    note(f"{LONGER} answers about longer and longer passages")
     warm_up = version / "assets.extra" / "tf_serving_warmup_requests"
     if not warm_up.exists():
         return
