@@ -36,10 +36,10 @@ flags.DEFINE_string("eval_dataset", None, "Questions to be scored on.")
 flags.DEFINE_string("teach_dataset", None, "Questions to think of; those to learn when not given.")
 flags.DEFINE_string("output", None, "Folder to write into.")
 flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenised texts are kept; empty keeps none.")
-flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.")
-flags.DEFINE_integer("batch_size", 32, "Questions per batch.")
+flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.", lower_bound=1)
+flags.DEFINE_integer("batch_size", 32, "Questions per batch.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
-flags.DEFINE_float("dropout", 0.0, "Share of the values dropped; on a processor it takes a fifth of the time.")
+flags.DEFINE_float("dropout", 0.0, "Share of the values dropped; slow on a processor.", lower_bound=0, upper_bound=1)
 flags.DEFINE_integer("threads", 0, "Threads to compute with; 0 takes all cores.")
 
 # The most that the model can read, [CLS] and both [SEP] included.
@@ -180,14 +180,13 @@ def main(values: flags.FlagValues) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model_dir = values.model_dir or _packaged_model()
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
-    train, held, taught = (
-        Texts(tokenise(load_dataset(name, split), values.cache_dir or None), tokenizer)
-        for name, split in (
-            (values.dataset, "train"),
-            (values.eval_dataset, "dev"),
-            (values.teach_dataset or values.dataset, "train"),
-        )
-    )
+
+    def texts_of(name: str, split: str, flag: str) -> Texts:
+        return Texts(tokenise(load_dataset(name, split, flag=flag), values.cache_dir or None), tokenizer)
+
+    train = texts_of(values.dataset, "train", "--dataset")
+    held = texts_of(values.eval_dataset, "dev", "--eval_dataset")
+    taught = texts_of(values.teach_dataset, "train", "--teach_dataset") if values.teach_dataset else train
     examples, ledger = training_examples(train.data, MAX_PASSAGE, MAX_QUESTION)
     print(ledger.summary(), flush=True)
     borders = dict(zip(examples.rows.questions, zip(examples.firsts, examples.lasts, strict=True), strict=True))
