@@ -5,8 +5,9 @@
 What runs is fabir-predict itself, on a reader that is loaded and has read once: importing, loading and tracing are not
 counted. Nothing is kept between turns, tokens neither. Without --run_dir the weights are those that a run begins with.
 
-Time is taken with stopwatches around the steps of the command. `model` is the time in which logits are waited for; what
-else is done meanwhile, in other threads, costs nothing here.
+Time is taken with stopwatches around the steps of the command. `tokens` is the time in which tokens are waited for,
+`model` that in which logits are; what else is done meanwhile, in other threads, costs nothing here. What another thread
+spends on tokenising and encoding stands below.
 """
 
 import tempfile
@@ -27,7 +28,9 @@ flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16", "mixed_f
 flags.DEFINE_integer("max_passage", 512, "Passages of more tokens are read in overlapping windows.", lower_bound=1)
 
 # Each part of the time, in the order of the work.
-PARTS = ("reading", "tokenising", "encoding", "model", "decoding", "writing")
+PARTS = ("reading", "tokens", "model", "decoding", "writing")
+# Seconds of another thread.
+BESIDE = ("tokenising", "encoding")
 
 
 class Stopwatches:
@@ -105,13 +108,14 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
         run_dir="loaded", model=None, question=None, passage=None, input_file=source, output_file=str(output), n_best=1
     )
     given.max_passage, given.precision = values.max_passage, values.precision
-    logits_of, read = reader._logits, predict.read_records
+    logits_of, read, one_ahead = reader._logits, predict.read_records, fabir_tf.reader.one_ahead
     with (
         mock.patch.object(fabir_tf.reader.Reader, "load", lambda *_: reader),
         mock.patch.object(predict, "read_records", lambda path: watches.between("reading", read(path))),
         mock.patch.object(
             fabir_tf.reader, "tokenise_texts", watches.around("tokenising", fabir_tf.reader.tokenise_texts)
         ),
+        mock.patch.object(fabir_tf.reader, "one_ahead", lambda items: watches.between("tokens", one_ahead(items))),
         mock.patch.object(reader, "encode", watches.around("encoding", reader.encode)),
         mock.patch.object(reader, "predict", watches.around("predict", reader.predict)),
         mock.patch.object(reader, "_logits", lambda *batches: watches.between("model", logits_of(*batches))),
@@ -122,11 +126,11 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
     # What `predict` does beside waiting for logits is the search for the spans, and what it takes to find its batches.
     seconds["decoding"] = seconds.pop("predict") - seconds["model"]
     seconds["writing"] = seconds["total"] - sum(seconds[part] for part in PARTS[:-1])
-    return {part: seconds[part] for part in (*PARTS, "total")}
+    return {part: seconds[part] for part in (*PARTS, *BESIDE, "total")}
 
 
 def _report(turns: list[dict[str, float]], questions: int) -> dict:
-    parts = {part: spread(turn[part] for turn in turns) for part in (*PARTS, "total")}
+    parts = {part: spread(turn[part] for turn in turns) for part in (*PARTS, *BESIDE, "total")}
     shares = {part: spread(turn[part] / turn["total"] for turn in turns) for part in PARTS}
     speed = spread(questions / turn["total"] for turn in turns)
     print_table(
@@ -135,6 +139,7 @@ def _report(turns: list[dict[str, float]], questions: int) -> dict:
         [
             *((part, shown(parts[part], ".2f"), shown(shares[part], ".1%")) for part in PARTS),
             ("in all", shown(parts["total"], ".2f"), ""),
+            *((f"{part}, beside it", shown(parts[part], ".2f"), "") for part in BESIDE),
         ],
     )
     return {"questions": questions, "speed": speed, "seconds": parts, "shares": shares, "turns": turns}

@@ -4,7 +4,8 @@
     python benchmarks/layers.py --precision=mixed_bfloat16 --questions_per_passage=1
 
 Each layer of the published model is called alone, on random values and without padding. What a passage needs once for
-all of its questions is given as many passages as the reader would give it. Operations and bytes are counted by the
+all of its questions is given as many passages as the reader would give it, and what a word needs once for all of its
+places a third as many words as there are tokens. Operations and bytes are counted by the
 formulas of costs.py. A layer's limit is the longer of two times: its operations at the speed of a product of two
 2,048 x 2,048 matrices, measured in the same turn and precision, and the least bytes that it must move at the speed of
 memory, measured there too. The last column shows the bytes that today's operations move, at that same speed: where it
@@ -58,7 +59,7 @@ def measure(values: flags.FlagValues) -> dict:
 def _layers(values: flags.FlagValues) -> tuple[dict[str, Callable], dict]:
     """Calls of every layer as the model makes them, and their costs."""
     import costs as of
-    from workload import READERS, fresh_model
+    from workload import READERS, fresh_model, types_of
 
     # The word table's size is of no influence, and the published one takes its time to make.
     config = READERS["fabir"](frozen_words=1000)
@@ -73,19 +74,15 @@ def _layers(values: flags.FlagValues) -> tuple[dict[str, Callable], dict]:
         costs[name] = cost
 
     masks = {f"{text}_mask": _mask(questions, tokens) for text, (_, tokens) in texts.items()}
+    types = types_of(*texts.values())
+    words = _ids((types, 1), config.trainable_words + config.frozen_words)
+    add("word_embedding", "word_embedding", of.word_embedding(types, config, size), words)
+    characters = _ids((types, 1, config.max_word_characters), config.characters)
+    add("character_embedding", "character_embedding", of.character_embedding(types, config, size), characters)
+    vectors = _random(values, types, 1, config.word_dim + config.character_filters)
+    add("highway", "highway", of.highway(types, config, size), vectors)
     for text, (count, tokens) in texts.items():
-        rows = count * tokens
-        words = _ids((count, tokens), config.trainable_words + config.frozen_words)
-        characters = _ids((count, tokens, config.max_word_characters), config.characters)
         vectors = _random(values, count, tokens, config.word_dim + config.character_filters)
-        add(f"word_embedding, {text}", "word_embedding", of.word_embedding(rows, config, size), words)
-        add(
-            f"character_embedding, {text}",
-            "character_embedding",
-            of.character_embedding(rows, config, size),
-            characters,
-        )
-        add(f"highway, {text}", "highway", of.highway(rows, config, size), vectors)
         cost = of.decoupled_encoder(count, tokens, config, size)
         add(f"decoupled_encoder, {text}", "decoupled_encoder", cost, vectors, _mask(count, tokens), text=text)
     wide, narrow = (
@@ -108,27 +105,28 @@ def _compiled(layer, inputs: tuple, options: dict) -> Callable:
     """A call of a layer, traced for any batch and length as the reader's graph is."""
     import tensorflow as tf
 
+    from fabir_tf.backends.tensorflow import reading_kernels
+    from fabir_tf.layers.backend_kernels import backend_kernels
+
     tensors = {name: value for name, value in options.items() if tf.is_tensor(value)}
     fixed = {name: value for name, value in options.items() if name not in tensors}
     specs = tf.nest.map_structure(lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), (inputs, tensors))
-    function = tf.function(lambda args, kwargs: layer(*args, **kwargs, **fixed), input_signature=specs, autograph=False)
+
+    def call(args, kwargs):
+        with backend_kernels(reading_kernels()):
+            return layer(*args, **kwargs, **fixed)
+
+    function = tf.function(call, input_signature=specs, autograph=False)
     return lambda: function(inputs, tensors)
 
 
 def _whole_model(model, config, texts: dict[str, tuple[int, int]]) -> Callable:
-    import tensorflow as tf
+    from workload import random_batch
 
     from fabir_tf.backends.tensorflow import as_graph
     from fabir_tf.passage_sharing import PassageSharing
 
-    sharing = PassageSharing(model)
-    function = as_graph(sharing)
-    inputs = {}
-    for text, (count, tokens) in texts.items():
-        inputs[f"{text}_words"] = _ids((count, tokens), config.trainable_words + config.frozen_words)
-        inputs[f"{text}_characters"] = _ids((count, tokens, config.max_word_characters), config.characters)
-    passages, questions = (count for count, _ in texts.values())
-    inputs["asked_passages"] = tf.range(questions) * passages // questions
+    function, inputs = as_graph(PassageSharing(model)), random_batch(config, *texts.values())
     return lambda: function(inputs)
 
 

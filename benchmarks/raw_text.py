@@ -99,6 +99,12 @@ def _compare_company(serve, data: SquadData) -> None:
     )
 
 
+def _by_token(ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a model is given of each question's tokens."""
+    places = {"passage": ids["passage_types"][ids[PASSAGE_ROWS]], "question": ids["question_types"]}
+    return {f"{text}_{part}": ids[f"type_{part}"][places[text]] for text in places for part in ("words", "characters")}
+
+
 def _compare_padding(reader, token_ids, data: SquadData) -> None:
     """Ids alone, and in batches that are padded as a server does it, with each tensor's first element."""
     random = np.random.default_rng(1)
@@ -109,9 +115,7 @@ def _compare_padding(reader, token_ids, data: SquadData) -> None:
     batches = [chosen[begin : begin + 16] for begin in range(0, len(chosen), 16)]
     equal, furthest = 0, 0.0
     for batch, ids in zip(batches, batches_to_read(encode_rows(encoded, rows), batches), strict=True):
-        ids = {name: values.numpy() for name, values in ids.items()}
-        places = ids.pop(PASSAGE_ROWS)
-        ids |= {name: values[places] for name, values in ids.items() if name.startswith("passage")}
+        ids = _by_token({name: values.numpy() for name, values in ids.items()})
         counts = {text: (ids[f"{text}_words"] != PADDING).sum(1, dtype=np.int32) for text in ("passage", "question")}
         together = token_ids(**_as_padded(ids, counts, random.integers(1, 40)))
         for row in range(len(batch)):

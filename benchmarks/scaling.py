@@ -74,8 +74,7 @@ def _series(values: flags.FlagValues) -> dict[str, list[Point]]:
 
 def _forward(point: Point, seconds: float):
     """What measures a point, in its process."""
-    import tensorflow as tf
-    from workload import READERS, fresh_model, set_threads
+    from workload import READERS, fresh_model, random_batch, set_threads
 
     from fabir_tf.backends.tensorflow import as_graph
     from fabir_tf.passage_sharing import PassageSharing
@@ -83,14 +82,8 @@ def _forward(point: Point, seconds: float):
     set_threads(point.threads)
     # A small word table: the published one would be most of the memory, and none of the time.
     config = READERS["fabir"](frozen_words=1000)
-    sharing = PassageSharing(fresh_model(config, point.precision))
-    forward = as_graph(sharing)
-    inputs = {"asked_passages": tf.range(point.batch)}
-    for text, tokens in (("passage", point.passage), ("question", point.question)):
-        shape = (point.batch, tokens)
-        inputs[f"{text}_words"] = tf.random.uniform(shape, 1, config.frozen_words, tf.int32)
-        characters = (*shape, config.max_word_characters)
-        inputs[f"{text}_characters"] = tf.random.uniform(characters, 1, config.characters, tf.int32)
+    forward = as_graph(PassageSharing(fresh_model(config, point.precision)))
+    inputs = random_batch(config, (point.batch, point.passage), (point.batch, point.question))
     empty_mib = peak_mib()
 
     def answer() -> dict[str, float]:

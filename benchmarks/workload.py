@@ -145,3 +145,25 @@ class Training:
 def examples_of(tokenised: TokenisedData) -> TrainingExamples:
     """The questions that can be trained on."""
     return training_examples(tokenised, TRAINING.max_passage, TRAINING.max_question)[0]
+
+
+def random_batch(config, passages: tuple[int, int], questions: tuple[int, int]) -> dict:
+    """Inputs of `PassageSharing` without padding, each passage asked as often as any other.
+
+    Args:
+        config: of a reader with characters.
+        passages, questions: how many, and how many tokens each has.
+    """
+    types = types_of(passages, questions)
+    return {
+        "type_words": tf.random.uniform((types,), 1, config.trainable_words + config.frozen_words, tf.int32),
+        "type_characters": tf.random.uniform((types, config.max_word_characters), 1, config.characters, tf.int32),
+        "passage_types": tf.random.uniform(passages, 0, types, tf.int32),
+        "question_types": tf.random.uniform(questions, 0, types, tf.int32),
+        "asked_passages": tf.range(questions[0]) * passages[0] // questions[0],
+    }
+
+
+def types_of(*texts: tuple[int, int]) -> int:
+    """Distinct tokens that so many texts of so many tokens have: about a third, as in full batches of SQuAD."""
+    return max(1, sum(count * tokens for count, tokens in texts) // 3)

@@ -7,20 +7,12 @@ import tensorflow as tf
 
 from fabir_tf.layers.masking import MASKED_LOGIT
 from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.batches import batch_columns, reading_step, unique_rows
+from fabir_tf.pipelines.batches import batch_inputs, reading_step
 from fabir_tf.pipelines.graph_tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
 from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
-from fabir_tf.pipelines.rows import PASSAGE_ROWS
 from fabir_tf.pipelines.vocabulary import PADDING
 from fabir_tf.reader import BATCH_PAIRS, BATCH_ROWS, BATCH_TOKENS, LONGEST_QUESTION, WINDOW_OVERLAP, Reader
-
-
-class _Ids(NamedTuple):
-    """Tokens as ids, a padding token after the last: words `(tokens + 1,)`, characters `(tokens + 1, width)`."""
-
-    words: tf.Tensor
-    characters: tf.Tensor
 
 
 class _Rows(NamedTuple):
@@ -173,15 +165,20 @@ class RawTextReader(tf.Module):
             for logits in self._window_logits(self._ids(asked.tokens), shown, questions)
         )
 
-    def _ids(self, tokens: GraphTokens) -> _Ids:
-        words = tf.pad(self.vocabulary.word_ids(tokens), [[0, 1]], constant_values=PADDING)
-        return _Ids(words, tf.pad(self.vocabulary.character_ids(tokens), [[0, 1], [0, 0]], constant_values=PADDING))
+    def _ids(self, tokens: GraphTokens) -> dict[str, tf.Tensor]:
+        """Tokens as types, which are alike in all their ids; type 0 is padding. See `EncodedRows`."""
+        ids = tf.concat([self.vocabulary.word_ids(tokens)[:, None], self.vocabulary.character_ids(tokens)], 1)
+        ids = tf.pad(ids, [[1, 0], [0, 0]], constant_values=PADDING)
+        types, places = tf.raw_ops.UniqueV2(x=ids, axis=[0])
+        return {"tokens": places[1:], "type_words": types[:, 0], "type_characters": types[:, 1:]}
 
-    def _window_logits(self, ids: _Ids, shown: _Rows, asked: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
+    def _window_logits(self, ids: dict, shown: _Rows, asked: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
         """Start and end logits of every window's tokens, one window after the other, in batches of bounded size."""
         sizes = tf.maximum(shown.lengths, asked.lengths)
         order = tf.argsort(sizes, stable=True)
         splits = tf.concat([[0], tf.cumsum(shown.lengths)], 0)
+        tables = ids | {"passage_starts": shown.begins, "passage_lengths": shown.lengths}
+        tables |= {"question_starts": asked.begins, "question_lengths": asked.lengths}
 
         def is_left(done, *_):
             return done < tf.size(order)
@@ -192,14 +189,11 @@ class RawTextReader(tf.Module):
             tokens = longest * tf.range(1, tf.size(ahead, tf.int64) + 1)
             has_room = (tokens <= BATCH_TOKENS) & (tokens * longest <= BATCH_PAIRS)
             rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(has_room, tf.int32)), 1)]
-            shown_here, asked_here = (_Rows(*(tf.gather(part, rows) for part in texts)) for texts in (shown, asked))
-            stretches, passage_rows = unique_rows(*shown_here)
-            step = reading_step(tf.size(rows))
-            inputs = _inputs("passage", ids, _Rows(*stretches), step) | _inputs("question", ids, asked_here, step)
-            logits = self._shared_model(inputs | {PASSAGE_ROWS: passage_rows})
-            is_shown = tf.sequence_mask(shown_here.lengths, tf.shape(logits["start_logits"])[1])
+            logits = self._shared_model(batch_inputs(tables, rows, reading_step(tf.size(rows))))
+            lengths = tf.gather(shown.lengths, rows)
+            is_shown = tf.sequence_mask(lengths, tf.shape(logits["start_logits"])[1])
             begins = tf.gather(splits, rows)
-            places = tf.ragged.range(begins, begins + shown_here.lengths).flat_values[:, None]
+            places = tf.ragged.range(begins, begins + lengths).flat_values[:, None]
             starts, ends = (
                 tf.tensor_scatter_nd_update(found, places, tf.boolean_mask(logits[name], is_shown))
                 for found, name in ((starts, "start_logits"), (ends, "end_logits"))
@@ -210,14 +204,6 @@ class RawTextReader(tf.Module):
         # One batch at a time: several at once would multiply the memory.
         _, starts, ends = tf.while_loop(is_left, read, (0, zeros, zeros), parallel_iterations=1)
         return starts, ends
-
-
-def _inputs(name: str, ids: _Ids, rows: _Rows, step: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The model's inputs of the stretches of one kind of text, padded to the longest, rounded up to whole steps."""
-    columns = batch_columns(rows.lengths, step)
-    padding = tf.size(ids.words, tf.int64) - 1
-    places = tf.where(columns < rows.lengths[:, None], rows.begins[:, None] + columns, padding)
-    return {f"{name}_words": tf.gather(ids.words, places), f"{name}_characters": tf.gather(ids.characters, places)}
 
 
 def _spans(asked: _Asked, first: tf.Tensor, last: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -4,6 +4,9 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
 
 import keras
 import numpy as np
@@ -25,11 +28,13 @@ from fabir_tf.training_config import POLICIES
 
 # Tokens that neighbouring windows of a long passage share at most: room for any answer with its surroundings.
 WINDOW_OVERLAP = 128
-# Passage tokens in a batch: large enough to fill the matrix products, small enough for the attention's memory.
-BATCH_TOKENS = 24_000
-BATCH_ROWS = 256
+# Passage tokens in a batch: many, because kernels are compiled for most batches anew; few enough for the memory.
+BATCH_TOKENS = 48_000
+BATCH_ROWS = 512
 # Pairs of tokens in a batch: each head holds a float32 for each of them, 64 MiB.
 BATCH_PAIRS = LONGEST_PASSAGE**2
+# Questions tokenised at once, while the portion before is read by the model: soon something to read, then full batches.
+FIRST_PORTION, LARGEST_PORTION = 256, 2048
 # Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
 LONGEST_QUESTION = 512
 
@@ -60,6 +65,8 @@ class Answer(Span):
 
     n_best: tuple[Span, ...] = ()
 
+
+T = TypeVar("T")
 
 NO_ANSWER = Answer("", 0, 0, 0.0)
 
@@ -136,7 +143,7 @@ class Reader:
         return self.answer_batch([question], [passage], n_best)[0]
 
     def answer_batch(self, questions: Sequence[str], passages: Sequence[str], n_best: int = 1) -> list[Answer]:
-        """Answers many questions, each about its own passage; equal passages are tokenised once.
+        """Answers many questions, each about its own passage; equal passages are read together.
 
         Args:
             questions: texts with at least one word each.
@@ -155,14 +162,25 @@ class Reader:
             for number, text in enumerate(texts):
                 if not isinstance(text, str) or not text.strip():
                     raise UserError(f"{name} {number} holds no word, found {text!r}")
+        # Questions about one passage beside each other.
+        index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
+        order = sorted(range(len(questions)), key=lambda number: index[passages[number]])
+        portions = [order[begin:end] for begin, end in pairwise(_portion_borders(len(order)))]
+        texts = ([[part[number] for number in portion] for part in (questions, passages)] for portion in portions)
+        encoded = one_ahead(self._encode_texts(*portion) for portion in texts)
+        answers = {}
+        for portion, part in zip(portions, encoded, strict=True):
+            answers.update(zip(portion, self.predict(part, n_best), strict=True))
+        return [answers[number] for number in range(len(questions))]
+
+    def _encode_texts(self, questions: list[str], passages: list[str]) -> EncodedData:
         index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
         asked = tuple(
             Question(str(number), question, index[passage], ())
             for number, (question, passage) in enumerate(zip(questions, passages, strict=True))
         )
         data = SquadData("questions", tuple(index), ("",) * len(index), asked)
-        texts = tokenise_texts([*data.passages, *questions])
-        return self.predict(self.encode(TokenisedData(data, texts)), n_best)
+        return self.encode(TokenisedData(data, tokenise_texts([*data.passages, *questions])))
 
     def encode(self, tokenised: TokenisedData) -> EncodedData:
         """Looks a dataset's tokens up in this reader's vocabulary."""
@@ -245,6 +263,31 @@ class Reader:
         flat = np.concatenate(offsets or [np.zeros(0, np.int64)])
         rows = Rows(questions, flat, np.minimum(lengths[questions], self.max_passage))
         return Rows(*(part[rows.lengths > 0] for part in (rows.questions, rows.offsets, rows.lengths)))
+
+
+def one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Has the next item made, in another thread, while the last one is used.
+
+    Args:
+        items: none of them None.
+
+    Yields:
+        The items.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+
+def _portion_borders(count: int) -> Iterator[int]:
+    """0, and where each portion of so many questions ends."""
+    border, size = 0, FIRST_PORTION
+    yield border
+    while border < count:
+        border, size = min(border + size, count), min(2 * size, LARGEST_PORTION)
+        yield border
 
 
 def _expect_sizes(run: RunDirectory, config: ReaderConfig, vectors: WordVectors, vocabulary: Vocabulary) -> None:

@@ -93,6 +93,8 @@ class CharacterEmbedding(keras.layers.Layer):
     Reference: FABIR section III-A; thesis eq. 5.5 and 5.6; Seo et al. 2017, section 2, 1.
     """
 
+    per_word = True
+
     def __init__(
         self,
         rows: int,

@@ -7,9 +7,17 @@ from fabir_tf.layers.initializers import GlorotUniform
 from fabir_tf.layers.masking import masked_softmax, zero_padding
 from fabir_tf.layers.per_token import per_token
 
+# A part of the logits' scale, a power of two, so that nothing is rounded.
+_PRODUCT_SCALE = 0.5
+
 
 def _swapped(x):
     return ops.transpose(x, (0, 1, 3, 2))
+
+
+def _product(one, other):
+    # Scaled behind the product, because TensorFlow makes one operation of product, factor and the mask's sum.
+    return ops.matmul(one, _swapped(other)) * _PRODUCT_SCALE
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
@@ -123,7 +131,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         """Convolved and scaled logits, the axis of the softmax last, as in `weigh`."""
         # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
         keys = zero_padding(per_token(self.key_map, keys), key_mask)
-        queries = per_token(self.query_map, queries) / self.head_dim**0.5
+        queries = per_token(self.query_map, queries) * (1 / (self.head_dim**0.5 * _PRODUCT_SCALE))
         # A query is looked at together with others by a kernel of several rows and by a softmax over the queries.
         if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
             queries = zero_padding(queries, query_mask)
@@ -155,7 +163,7 @@ class ConvolutionalAttention(keras.layers.Layer):
 
     def _convolved_logits(self, queries, keys, training):
         if self.kernel_size is None or self.kernel_size[0] > 1:
-            logits = ops.matmul(self._split_heads(queries), _swapped(self._split_heads(keys)))
+            logits = _product(self._split_heads(queries), self._split_heads(keys))
             logits = logits if self.kernel_size is None else self._convolve(logits)
             return logits if self.softmax_axis == "key" else _swapped(logits)
         if self.depthwise:
@@ -163,7 +171,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         else:
             queries, keys = queries[:, None], self._mixed_keys(keys, training)
         one, other = (queries, keys) if self.softmax_axis == "key" else (keys, queries)
-        return ops.matmul(one, _swapped(other))
+        return _product(one, other)
 
     def _mixed_keys(self, keys, training):
         """Keys that give the convolved logits, `(batch, heads, keys, features)`, all features for each head.

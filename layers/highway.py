@@ -31,6 +31,8 @@ class Highway(keras.layers.Layer):
     Reference: FABIR eq. 8; Srivastava et al. 2015, eq. 3.
     """
 
+    per_word = True
+
     def __init__(self, depth: int = 2, **kwargs):
         super().__init__(**kwargs)
         self.depth = depth

@@ -1,27 +1,8 @@
 """Layer normalisation, by a kernel of the backend's where one is offered."""
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Iterator
-
 from keras import ops
 
-_KERNEL = contextvars.ContextVar("layer_norm_kernel", default=None)
-
-
-@contextlib.contextmanager
-def standardising_with(kernel: Callable | None) -> Iterator[None]:
-    """Has `layer_norm` use a kernel while a graph is being traced.
-
-    Args:
-        kernel: takes `x` and `epsilon` of `layer_norm` and returns `(x - mean) / sqrt(var + epsilon)` in the dtype of
-            `x`; None for the operations of Keras.
-    """
-    token = _KERNEL.set(kernel)
-    try:
-        yield
-    finally:
-        _KERNEL.reset(token)
+from fabir_tf.layers.backend_kernels import backend_kernel
 
 
 def layer_norm(x, gain, bias, epsilon: float):
@@ -39,7 +20,7 @@ def layer_norm(x, gain, bias, epsilon: float):
     Returns:
         A tensor like `x`.
     """
-    standardise = _KERNEL.get() or _standardise
+    standardise = backend_kernel("standardise") or _standardise
     return standardise(x, epsilon) * gain + bias
 
 

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from fabir_tf.layers.backend_kernels import backend_kernel
+
 # Finite, so that a row without a single real token stays finite; far below any logit, so that exp() of it is exactly 0.
 MASKED_LOGIT = -1e9
 
@@ -14,13 +16,17 @@ def masked_softmax(logits, mask):
         mask: boolean tensor that broadcasts against `logits`, true on real entries.
 
     Returns:
-        A float32 tensor shaped like `logits`, its last axis summing to 1. A masked entry is exactly 0, except where an
-        axis holds no real entry: there all entries are alike.
+        A tensor shaped like `logits`, its last axis summing to 1; float32, or rounded from it to bfloat16 where the
+        backend offers a kernel that does both. A masked entry is exactly 0, except where an axis holds no real entry:
+        there all entries are alike.
     """
     # float16 has no number so low. In any other type the sum is exact, and part of the product that gives the logits.
     dtype = "float32" if logits.dtype == "float16" else logits.dtype
     # A sum, because a choice takes longer on logits that are much larger than the mask.
     logits = ops.cast(logits, dtype) + ops.cast(ops.where(mask, 0.0, MASKED_LOGIT), dtype)
+    kernel = backend_kernel("softmax")
+    if kernel and dtype == "bfloat16":
+        return kernel(logits)
     return ops.softmax(ops.cast(logits, "float32"), axis=-1)
 
 

@@ -37,6 +37,8 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
     Reference: Amorosa, Espis, Orlandi and Pinardi 2021, section 2.1; Kim 2014.
     """
 
+    per_word = True
+
     def __init__(self, known: int = 99, kernel_size: int = 5, filters: int = 100, units: int = 50, **kwargs):
         super().__init__(**kwargs)
         self.known = known

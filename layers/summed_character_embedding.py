@@ -38,6 +38,8 @@ class SummedCharacterEmbedding(keras.layers.Layer):
     Reference: Amorosa, Espis, Orlandi and Pinardi 2021, section 2.1, baseline.
     """
 
+    per_word = True
+
     def __init__(
         self, rows: int, dim: int = 8, kernel_size: int = 5, filters: int = 100, dropout: float = 0.0, **kwargs
     ):

@@ -53,7 +53,7 @@ class WordMatch(keras.layers.Layer):
 
 def _equal(passage, question):
     """Boolean `(batch, passage, question)`."""
-    return (passage[:, :, None] == question[:, None, :]) & (passage > _NO_OWN_ID)[:, :, None]
+    return ops.where(passage > _NO_OWN_ID, passage, -1)[:, :, None] == question[:, None, :]
 
 
 def _lengths(characters):

@@ -36,6 +36,8 @@ class WordTable(keras.layers.Layer):
     Reference: FABIR section III-A; Seo et al. 2017, section 2.
     """
 
+    per_word = True
+
     def __init__(self, trainable_rows: int, frozen_rows: int, dim: int = 100, **kwargs):
         super().__init__(**kwargs)
         if trainable_rows < 1 or frozen_rows < 0:

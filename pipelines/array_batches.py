@@ -53,19 +53,29 @@ def rounded_rows(count: int) -> int:
 def _make(rows: EncodedRows, batch: np.ndarray, targets: Mapping[str, np.ndarray] | None) -> tuple:
     stretches = np.stack([rows.passage_starts[batch], rows.passage_lengths[batch]], axis=1)
     stretches, passage_rows = np.unique(stretches, axis=0, return_inverse=True)
-    inputs = _ids("passage", rows, *stretches.T)
-    inputs |= _ids("question", rows, rows.question_starts[batch], rows.question_lengths[batch])
-    inputs[PASSAGE_ROWS] = _with_rows(passage_rows.reshape(-1).astype(np.int32), rounded_rows(len(batch)))
+    passage = _types(rows, *stretches.T)
+    question = _types(rows, rows.question_starts[batch], rows.question_lengths[batch])
+    types, places = np.unique(np.concatenate([passage, question], axis=None), return_inverse=True)
+    places = places.astype(np.int32).reshape(-1)
+    # As many as there are tokens, so that their number is not one more size to compile for.
+    types = _with_rows(types, len(places))
+    inputs = {
+        PASSAGE_ROWS: _with_rows(passage_rows.reshape(-1).astype(np.int32), rounded_rows(len(batch))),
+        "passage_types": places[: passage.size].reshape(passage.shape),
+        "question_types": places[passage.size :].reshape(question.shape),
+        "type_words": rows.type_words[types],
+        "type_characters": rows.type_characters[types],
+    }
     if targets is None:
         return (inputs,)
     return inputs, {name: _with_rows(array[batch], rounded_rows(len(batch))) for name, array in targets.items()}
 
 
-def _ids(name: str, rows: EncodedRows, starts: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+def _types(rows: EncodedRows, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     types = np.zeros((rounded_rows(len(starts)), rounded(lengths.max())), np.int32)
     for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
         types[row, :length] = rows.tokens[start : start + length]
-    return {f"{name}_words": rows.type_words[types], f"{name}_characters": rows.type_characters[types]}
+    return types
 
 
 def _with_rows(values: np.ndarray, count: int) -> np.ndarray:

@@ -35,7 +35,8 @@ def make_batches(
     labels = {name: tf.constant(array) for name, array in targets.items()}
 
     def look_up(batch):
-        return _inputs(tables, batch, LENGTH_STEP), {name: tf.gather(values, batch) for name, values in labels.items()}
+        found = {name: tf.gather(values, batch) for name, values in labels.items()}
+        return batch_inputs(tables, batch, LENGTH_STEP), found
 
     return _mapped(batches, look_up)
 
@@ -114,21 +115,38 @@ def _tensors(rows: EncodedRows) -> dict[str, tf.Tensor]:
     return {field.name: tf.constant(getattr(rows, field.name)) for field in dataclasses.fields(rows)}
 
 
-def _inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | tf.Tensor) -> dict[str, tf.Tensor]:
+def batch_inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | tf.Tensor) -> dict[str, tf.Tensor]:
+    """Looks a batch up.
+
+    Args:
+        tables: the parts of an `EncodedRows` by their names.
+        batch: int64 `(batch,)`, row numbers.
+        step: what lengths, and the number of types, are multiples of.
+
+    Returns:
+        Inputs for `fabir_tf.passage_sharing.PassageSharing`: each stretch of a passage once for all of its questions,
+        each type of token once for all of its places.
+    """
+
     def of(text):
         return (tf.gather(tables[f"{text}_{part}"], batch) for part in ("starts", "lengths"))
 
     stretches, passage_rows = unique_rows(*of("passage"))
-    inputs = {PASSAGE_ROWS: passage_rows}
-    for text, (starts, lengths) in (("passage", stretches), ("question", of("question"))):
-        types = _padded(tables["tokens"], starts, lengths, step)
-        inputs[f"{text}_words"] = tf.gather(tables["type_words"], types)
-        inputs[f"{text}_characters"] = tf.gather(tables["type_characters"], types)
-    return inputs
+    texts = [_padded(tables["tokens"], *rows, step) for rows in (stretches, of("question"))]
+    types, places = tf.unique(tf.concat([tf.reshape(text, [-1]) for text in texts], 0))
+    passage, question = tf.split(places, [tf.size(text) for text in texts])
+    types = tf.pad(types, [[0, tf.cast(step, tf.int32) - 1 - (tf.size(types) - 1) % tf.cast(step, tf.int32)]])
+    return {
+        PASSAGE_ROWS: passage_rows,
+        "passage_types": tf.reshape(passage, tf.shape(texts[0])),
+        "question_types": tf.reshape(question, tf.shape(texts[1])),
+        "type_words": tf.gather(tables["type_words"], types),
+        "type_characters": tf.gather(tables["type_characters"], types),
+    }
 
 
 # One graph for all data: a dataset's pipeline is built anew for each, which takes longer than to answer a question.
-_traced_inputs = tf.function(_inputs, reduce_retracing=True, autograph=False)
+_traced_inputs = tf.function(batch_inputs, reduce_retracing=True, autograph=False)
 
 
 def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, step: int | tf.Tensor) -> tf.Tensor:

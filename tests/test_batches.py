@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import by_token
 
 from fabir_tf.pipelines import batches as module
 from fabir_tf.pipelines.array_batches import array_batches, rounded, rounded_rows
@@ -70,7 +71,7 @@ def read(batches, max_question=None):
     """The batches as they are answered, as arrays."""
     rows = encode_rows(ENCODED, ROWS, max_question)
     found = batches_to_read(rows, [np.array(batch, np.int64) for batch in batches])
-    return [{name: values.numpy() for name, values in inputs.items()} for inputs in found]
+    return [by_token({name: values.numpy() for name, values in inputs.items()}) for inputs in found]
 
 
 @pytest.fixture
@@ -137,6 +138,22 @@ def test_a_shared_batch_has_each_stretch_once(rows, passages, places, exact_leng
         np.testing.assert_array_equal(array, expected[name.split("_")[0]][name], err_msg=name)
 
 
+@pytest.mark.parametrize(("few", "step"), [(0, 1), (8, 16)])
+def test_a_type_of_token_stands_in_a_batch_once(few, step, monkeypatch):
+    monkeypatch.setattr(module, "FEW_QUESTIONS", few)
+    rows = [1, 0, 5, 3]
+    (inputs,) = batches_to_read(encode_rows(ENCODED, ROWS), [np.array(rows, np.int64)])
+    tokens = {token for row in rows for token in tokenize(QUESTIONS[ROWS.questions[row]][0]).words}
+    for row in rows:
+        begin, passage = ROWS.offsets[row], QUESTIONS[ROWS.questions[row]][1]
+        tokens |= {*tokenize(PASSAGES[passage]).words[begin : begin + ROWS.lengths[row]]}
+    used = np.unique(np.concatenate([inputs[f"{text}_types"].numpy().ravel() for text in ("passage", "question")]))
+    # Padding is a type, too; more of it stands behind those in use.
+    assert used.tolist() == [*range(len(tokens) + 1)]
+    assert len(inputs["type_words"]) == step * math.ceil(len(used) / step)
+    assert not inputs["type_characters"].numpy()[len(used) :].any()
+
+
 def test_stretches_that_begin_alike_are_kept_apart():
     begins, lengths = tf.constant([7, 7, 0, 7, 0], tf.int64), tf.constant([3, 9, 3, 3, 9], tf.int64)
     distinct, places = module.unique_rows(begins, lengths)
@@ -153,10 +170,10 @@ def test_lengths_are_left_open():
     spec, _ = dataset([[0], [1, 2]], {"single": np.arange(7)}).element_spec
     shapes = {name: part.shape.as_list() for name, part in spec.items()}
     assert shapes == {
-        "passage_words": [None, None],
-        "passage_characters": [None, None, WIDTH],
-        "question_words": [None, None],
-        "question_characters": [None, None, WIDTH],
+        "passage_types": [None, None],
+        "question_types": [None, None],
+        "type_words": [None],
+        "type_characters": [None, WIDTH],
         "asked_passages": [None],
     }
 
@@ -167,14 +184,14 @@ def test_batches_keep_their_order_at_every_pass():
     for _ in range(2):
         for row, (inputs, targets) in zip(rows, built.as_numpy_iterator(), strict=True):
             assert targets["row"].tolist() == [row]
-            expect_rounded_up(inputs, [row], 4)
+            expect_rounded_up(by_token(inputs), [row], 4)
 
 
 def test_questions_are_what_keras_counts_in_a_batch():
     """It weighs a batch's loss by the length of the input that comes first in the alphabet."""
     ((inputs, _),) = dataset([[4, 4, 4, 0]], {"single": np.arange(7)}).as_numpy_iterator()
     assert len(inputs[min(inputs)]) == 4
-    assert len(inputs["passage_words"]) == 2
+    assert len(inputs["passage_types"]) == 2
 
 
 def test_no_batches():
@@ -203,7 +220,7 @@ def expect_rounded_up(inputs, rows, step):
 def test_lengths_in_training_are_rounded_up(rows):
     """Kernels are compiled for each length."""
     ((inputs, _),) = dataset([rows], {"single": np.arange(7)}).as_numpy_iterator()
-    expect_rounded_up(inputs, rows, 4)
+    expect_rounded_up(by_token(inputs), rows, 4)
 
 
 @pytest.mark.parametrize(("rows", "step"), [([3], 16), ([6, 0], 16), ([4] * 8, 16), ([4] * 9, 1)])
@@ -232,6 +249,8 @@ def test_array_batches_are_the_same_batches_padded_to_few_sizes():
     assert len(found) == len(batches)
     for batch, (inputs, labels) in zip(batches, found, strict=True):
         count = rounded_rows(len(batch))
+        assert len(inputs["type_words"]) == sum(inputs[f"{text}_types"].size for text in ("passage", "question"))
+        inputs = by_token(inputs)
         assert len(inputs["asked_passages"]) == len(inputs["question_words"]) == len(labels["border"]) == count
         np.testing.assert_array_equal(labels["border"][: len(batch)], targets["border"][batch])
         assert not labels["border"][len(batch) :].any()

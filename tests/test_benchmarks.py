@@ -93,7 +93,9 @@ def test_scaling_measures_each_point_in_a_process(tmp_path):
 def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
     found = found_by(tmp_path, "end_to_end")
     assert found["questions"] == 262
-    parts = {"reading", "tokenising", "encoding", "model", "decoding", "writing"}
+    parts = {"reading", "tokens", "model", "decoding", "writing"}
+    assert set(found["seconds"]) == parts | {"tokenising", "encoding", "total"}
+    assert min(part["median"] for part in found["seconds"].values()) > 0
     assert set(found["shares"]) == parts
     assert sum(share["median"] for share in found["shares"].values()) == pytest.approx(1)
     assert min(share["median"] for share in found["shares"].values()) >= 0

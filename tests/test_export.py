@@ -248,7 +248,7 @@ def test_few_questions_have_lengths_of_whole_steps(reader, questions, step):
     read = module._shared_model
 
     def watched(inputs):
-        seen.append({name: inputs[f"{name}_words"].shape[1] for name in ("passage", "question")})
+        seen.append({name: inputs[f"{name}_types"].shape[1] for name in ("passage", "question")})
         return read(inputs)
 
     module._shared_model = watched

@@ -1,9 +1,10 @@
-"""PassageSharing: a model's own outputs, with every passage read once."""
+"""PassageSharing: a model's own outputs, with every passage and every word read once."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import by_type
 
 import fabir_tf
 from fabir_tf.backends.tensorflow import as_graph
@@ -15,14 +16,19 @@ SMALL = {"frozen_words": 30, "characters": 20, "num_layers": 1}
 
 def make_inputs():
     random = np.random.default_rng(0)
+    spellings = random.integers(0, 20, (30, 20))
     inputs = {}
     for text, lengths, width in (("passage", [23, 9, 1], 23), ("question", [4, 7, 1, 2, 7, 3], 7)):
         count = len(lengths)
         is_token = np.arange(width) < np.array(lengths)[:, None]
         words = random.integers(1, 30, (count, width)) * is_token
-        characters = random.integers(0, 20, (count, width, 20)) * is_token[..., None]
+        characters = spellings[words] * is_token[..., None]
         inputs |= {f"{text}_words": words.astype("int32"), f"{text}_characters": characters.astype("int32")}
     return inputs
+
+
+def shared(inputs):
+    return by_type(inputs) | {"asked_passages": ROWS}
 
 
 def repeated(inputs):
@@ -36,13 +42,14 @@ def test_outputs_are_the_models(overrides):
     sharing = PassageSharing(model)
     expected = model(repeated(inputs), training=False)
     for run in (sharing, as_graph(sharing)):
-        found = run(inputs | {"asked_passages": ROWS})
+        found = run(shared(inputs))
         assert found.keys() == expected.keys()
         for name, logits in expected.items():
             np.testing.assert_allclose(found[name], logits, rtol=1e-5, atol=1e-5)
 
 
-def test_what_depends_on_the_passage_alone_is_computed_once_for_each():
+@pytest.mark.parametrize("training", [False, True])
+def test_what_depends_on_a_word_or_a_passage_alone_is_computed_once_for_each(training):
     """The encoder's rows are the three passages', the reduction layer's the six questions'."""
     model = fabir_tf.build_model(**SMALL)
     seen = {}
@@ -52,19 +59,25 @@ def test_what_depends_on_the_passage_alone_is_computed_once_for_each():
 
         def record(*args, **kwargs):
             first = args[0] if args else kwargs["passage"]
-            seen.setdefault(layer.name, []).append(len(first))
+            seen.setdefault(layer.name, []).append(tuple(first.shape[:2]))
             return call(*args, **kwargs)
 
         return record
 
-    for name in ("highway", "decoupled_encoder", "reduction_layer", "processing_layer_1"):
+    words = ("word_embedding", "character_embedding", "highway")
+    for name in (*words, "decoupled_encoder", "reduction_layer", "processing_layer_1"):
         layer = model.get_layer(name)
         object.__setattr__(layer, "call", recorded(layer))
-    PassageSharing(model)(make_inputs() | {"asked_passages": ROWS})
-    for name in ("highway", "decoupled_encoder"):
-        assert sorted(seen[name]) == [3, 6]
+    inputs = shared(make_inputs())
+    PassageSharing(model)(inputs, training=training)
+    texts = [(3, 23), (6, 7)]
+    types = len(inputs["type_words"])
+    assert types < 3 * 23
+    for name in words:
+        assert sorted(seen[name]) == (texts if training else [(types, 1)])
+    assert sorted(seen["decoupled_encoder"]) == texts
     for name in ("reduction_layer", "processing_layer_1"):
-        assert seen[name] == [6]
+        assert seen[name] == [(6, 23)]
 
 
 def test_a_model_whose_texts_never_meet():
@@ -72,7 +85,7 @@ def test_a_model_whose_texts_never_meet():
     words = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
     model = keras.Model(words, {"start_logits": keras.ops.cast(words["passage_words"], "float32")})
     inputs = {name: values for name, values in make_inputs().items() if name.endswith("words")}
-    found = PassageSharing(model)(inputs | {"asked_passages": tf.constant(ROWS)})
+    found = PassageSharing(model)(shared(inputs))
     np.testing.assert_array_equal(found["start_logits"], inputs["passage_words"][ROWS])
 
 
@@ -80,7 +93,7 @@ def test_training_reaches_every_layer():
     """Dropout is on where the model trains: in the part that is shared, too."""
     model = fabir_tf.build_model(**SMALL, input_keep=0.5)
     sharing = PassageSharing(model)
-    inputs = make_inputs() | {"asked_passages": ROWS}
+    inputs = shared(make_inputs())
     calm = [sharing(inputs, training=training)["start_logits"].numpy() for training in (False, False, None)]
     np.testing.assert_array_equal(calm[0], calm[1])
     np.testing.assert_array_equal(calm[0], calm[2])
@@ -99,7 +112,7 @@ def test_gradients_are_the_models():
     gradients = []
     for run in (
         lambda: model(repeated(inputs), training=True),
-        lambda: sharing(inputs | {"asked_passages": ROWS}, training=True),
+        lambda: sharing(shared(inputs), training=True),
     ):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.nn.log_softmax(run()["start_logits"])[:, 0])

@@ -105,6 +105,43 @@ def test_one_by_one_together_and_as_a_dataset_are_the_same(reader, small_batches
     assert len({answer.text for answer in together}) >= 6
 
 
+def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypatch):
+    """A passage's questions are read together wherever they stand, while the next portion is tokenised."""
+    pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
+    pairs = [pairs[i] for i in np.random.default_rng(2).permutation(len(pairs))]
+    texts = [list(part) for part in zip(*pairs, strict=True)]
+    together = reader.answer_batch(*texts, n_best=2)
+    monkeypatch.setattr(module, "FIRST_PORTION", 1)
+    monkeypatch.setattr(module, "LARGEST_PORTION", 4)
+    tokenised, tokenise_texts = [], module.tokenise_texts
+    monkeypatch.setattr(module, "tokenise_texts", lambda part: tokenised.append(part) or tokenise_texts(part))
+    assert_same(reader.answer_batch(*texts, n_best=2), together)
+    assert len(tokenised) == 2 + -(-(len(pairs) - 3) // 4)
+    again = sum(map(len, tokenised)) - len({passage for _, passage in pairs}) - len(pairs)
+    assert 0 <= again < len(tokenised)
+    assert reader.answer_batch([], []) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(0, [0]), (1, [0, 1]), (256, [0, 256]), (800, [0, 256, 768, 800]), (6000, [0, 256, 768, 1792, 3840, 5888, 6000])],
+)
+def test_portions_double(count, expected):
+    assert list(module._portion_borders(count)) == expected
+
+
+def test_what_fails_ahead_is_told_after_what_went_before():
+    def items():
+        yield 1
+        yield 2
+        raise ValueError("third")
+
+    found = []
+    with pytest.raises(ValueError, match="third"):
+        found.extend(2 * item for item in module.one_ahead(items()))
+    assert found == [2, 4]
+
+
 def test_answers_stand_in_the_order_of_the_file(reader, small_batches):
     told = []
     encoded = reader.encode(tokenise(DATA))
@@ -136,7 +173,7 @@ def test_batches_hold_no_more_tokens_than_allowed(small_batches):
 
 @pytest.mark.parametrize(
     ("length", "rows", "expected"),
-    [(4096, 2, [1, 1]), (2000, 9, [4, 4, 1]), (512, 90, [46, 44]), (100, 300, [240, 60])],
+    [(4096, 2, [1, 1]), (2000, 9, [4, 4, 1]), (512, 90, [64, 26]), (100, 600, [480, 120])],
 )
 def test_batches_hold_no_more_pairs_of_tokens_than_allowed(length, rows, expected):
     assert [len(batch) for batch in module._batches_by_length(np.full(rows, length))] == expected
@@ -252,7 +289,8 @@ def long_reader():
     reader = make_reader([f"w{number:02}" for number in range(TOKENS)], max_answer=MAX_ANSWER)
 
     def of_batch(inputs):
-        words, question = tf.gather(inputs["passage_words"], inputs["asked_passages"]), inputs["question_words"]
+        words, question = (tf.gather(inputs["type_words"], inputs[f"{text}_types"]) for text in ("passage", "question"))
+        words = tf.gather(words, inputs["asked_passages"])
         borders = {"start_logits": question[:, :1], "end_logits": question[:, 1:2]}
         # The word's own logit differs from token to token, so that no two spans are alike.
         own = tf.cast(words % 7, tf.float32) / 10

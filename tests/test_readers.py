@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_bad_input import told
-from tiny import SMALL_DATA, SMALL_MODEL
+from tiny import SMALL_DATA, SMALL_MODEL, by_type
 
 import fabir_tf
 from fabir_tf.backends.tensorflow import as_graph
@@ -93,7 +93,7 @@ def test_passages_are_shared_by_their_questions(name):
     expected = model({k: v[rows] if k.startswith("passage") else v for k, v in inputs.items()}, training=False)
     sharing = PassageSharing(model)
     graph = as_graph(sharing)
-    shared = {key: tf.constant(value) for key, value in (inputs | {"asked_passages": rows}).items()}
+    shared = {key: tf.constant(value) for key, value in (by_type(inputs) | {"asked_passages": rows}).items()}
     for run in (sharing, graph):
         for output, logits in run(shared).items():
             np.testing.assert_allclose(logits, expected[output], rtol=1e-5, atol=1e-5)

@@ -143,7 +143,7 @@ def finished(files, tmp_path_factory):
         def spying(*arguments):
             dataset = original(*arguments)
             if len(arguments) == 3:
-                shapes.update(inputs["passage_words"].shape for inputs, _ in dataset.as_numpy_iterator())
+                shapes.update(inputs["passage_types"].shape for inputs, _ in dataset.as_numpy_iterator())
             return dataset
 
         def tracing(model, batch):

@@ -1,8 +1,10 @@
 """Small data and a small FABIR that several tests share."""
 
 import json
+import math
 
 import keras
+import numpy as np
 
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
@@ -129,3 +131,31 @@ def make_reader(words, max_passage=512, **changes) -> Reader:
     for weight in model.get_layer("selector").trainable_weights:
         weight.assign(3 * weight)
     return Reader(model, vocabulary, config, max_passage)
+
+
+def by_type(inputs):
+    """A model's inputs as `PassageSharing` takes them: each type of token once, and where it stands."""
+    texts = ("passage", "question")
+    shapes = {text: inputs[f"{text}_words"].shape for text in texts}
+    parts = [part for part in ("words", "characters") if f"passage_{part}" in inputs]
+    columns = {part: np.concatenate([_flat(inputs[f"{text}_{part}"]) for text in texts]) for part in parts}
+    types, places = np.unique(np.concatenate(list(columns.values()), axis=1), axis=0, return_inverse=True)
+    places = np.split(places.reshape(-1).astype(np.int32), [math.prod(shapes["passage"])])
+    found = {f"{text}_types": part.reshape(shapes[text]) for text, part in zip(texts, places, strict=True)}
+    found["type_words"] = types[:, 0]
+    return found | ({"type_characters": types[:, 1:]} if "characters" in parts else {})
+
+
+def by_token(inputs):
+    """The inverse of `by_type`; whatever else stands in the inputs is kept."""
+    rest = dict(inputs)
+    places = {text: rest.pop(f"{text}_types") for text in ("passage", "question")}
+    types = {name: rest.pop(name) for name in inputs if name.startswith("type_")}
+    of_texts = {
+        f"{text}_{name.partition('_')[2]}": values[places[text]] for text in places for name, values in types.items()
+    }
+    return rest | of_texts
+
+
+def _flat(values):
+    return values.reshape(math.prod(values.shape[:2]), -1)

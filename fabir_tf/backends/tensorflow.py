@@ -1,5 +1,6 @@
 """Reading and training on TensorFlow: tf.data batches, and one graph for all lengths."""
 
+import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,13 +10,23 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fabir_tf.layers.layer_norm import standardising_with
+from fabir_tf.layers.backend_kernels import backend_kernels
 from fabir_tf.passage_sharing import PassageSharing
 from fabir_tf.pipelines.batches import batches_to_read
 from fabir_tf.pipelines.batches import make_batches as feed
 from fabir_tf.pipelines.rows import EncodedRows
 
-__all__ = ["Logits", "as_graph", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
+__all__ = [
+    "Logits",
+    "as_graph",
+    "compiles_with_xla",
+    "feed",
+    "make_deterministic",
+    "reading_kernels",
+    "sync",
+    "traced",
+    "write_events",
+]
 
 # Batches computed at once: a core that has done its part of an operation goes on with another batch.
 STREAMS = 2
@@ -57,10 +68,10 @@ class Logits:
 def as_graph(sharing: PassageSharing) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
     """A model as one graph for every batch and every length: shapes are left open."""
     signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
-    kernel = None if tf.config.list_physical_devices("GPU") else _standardise
+    kernels = reading_kernels()
 
     def logits(inputs):
-        with standardising_with(kernel):
+        with backend_kernels(kernels):
             return sharing(inputs)
 
     return tf.function(logits, input_signature=[signature], autograph=False)
@@ -70,6 +81,20 @@ def traced(decoder: keras.layers.Layer) -> Callable:
     """What chooses answers from logits as one graph, for every batch and every length."""
     logits = tf.TensorSpec([None, None], tf.float32)
     return tf.function(decoder, input_signature=[logits, logits], autograph=False)
+
+
+def reading_kernels() -> dict[str, Callable]:
+    """What reads faster than Keras' operations on this machine, for `fabir_tf.layers.backend_kernels`."""
+    if tf.config.list_physical_devices("GPU"):
+        return {}
+    return {"standardise": _standardise} | ({"softmax": tf.nn.softmax} if _softmax_sums_in_float32() else {})
+
+
+@functools.cache
+def _softmax_sums_in_float32() -> bool:
+    """Whether oneDNN computes a softmax in bfloat16: TensorFlow's own sums it in bfloat16, where 256 + 1 = 256."""
+    softmax = tf.function(tf.nn.softmax, autograph=False)
+    return bool(tf.reduce_all(softmax(tf.zeros([1, 4096], tf.bfloat16)) == 1 / 4096))
 
 
 def _standardise(x: tf.Tensor, epsilon: float) -> tf.Tensor:

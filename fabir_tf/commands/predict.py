@@ -23,7 +23,7 @@ from fabir_tf.pipelines.files import expect_writable, naming, replacing
 from fabir_tf.pipelines.records import STANDARD_INPUT, Record, read_records
 
 # Records answered together: enough to fill batches of like length, few enough to see answers come.
-CHUNK = 1024
+CHUNK = 8192
 
 
 def define_flags() -> None:

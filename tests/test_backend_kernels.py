@@ -1,4 +1,4 @@
-"""Layer normalisation as oneDNN has it: the formula, and only while a graph for reading is traced."""
+"""Layer normalisation and softmax as oneDNN has them: the formulas, and only while a graph for reading is traced."""
 
 import keras
 import numpy as np
@@ -7,15 +7,18 @@ import tensorflow as tf
 
 import fabir_tf
 from fabir_tf.backends import tensorflow as backend
-from fabir_tf.layers.layer_norm import layer_norm, standardising_with
+from fabir_tf.layers.backend_kernels import backend_kernels
+from fabir_tf.layers.layer_norm import layer_norm
+from fabir_tf.layers.masking import masked_softmax
 from fabir_tf.passage_sharing import PassageSharing
+from fabir_tf.precision import dtype_policy
 
 GAIN, BIAS = np.random.default_rng(1).normal(size=(2, 100))
 
 
 @tf.function(autograph=False)
 def by_kernel(x, epsilon):
-    with standardising_with(backend._standardise):
+    with backend_kernels({"standardise": backend._standardise}):
         return layer_norm(x, *(tf.cast(part, x.dtype) for part in (GAIN, BIAS)), epsilon)
 
 
@@ -54,3 +57,41 @@ def test_only_reading_on_tensorflow_uses_it(monkeypatch):
     inputs = {tensor.name: keras.ops.ones([1, 3, *tensor.shape[2:]], "int32") for tensor in sharing.model.inputs}
     plain = tf.function(sharing.model, autograph=False).get_concrete_function(inputs)
     assert "FusedBatchNormV3" not in {node.type for node in plain.graph.get_operations()}
+
+
+def softmax_types(function):
+    """What each softmax of a graph computes in."""
+    nodes = function.get_concrete_function().graph.get_operations()
+    return [node.outputs[0].dtype.name for node in nodes if node.type == "Softmax"]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("mixed_bfloat16", "bfloat16"), ("float32", "float32")])
+def test_reading_leaves_the_rounding_of_weights_to_the_kernel(policy, expected, monkeypatch):
+    with dtype_policy(policy):
+        sharing = PassageSharing(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
+    monkeypatch.setattr(backend, "_softmax_sums_in_float32", lambda: True)
+    assert set(softmax_types(backend.as_graph(sharing))) == {expected}
+    # Where TensorFlow's own kernel would sum in bfloat16.
+    monkeypatch.setattr(backend, "_softmax_sums_in_float32", lambda: False)
+    assert set(softmax_types(backend.as_graph(sharing))) == {"float32"}
+
+
+@pytest.mark.parametrize("length", [1, 37, 400, 4096])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_a_kernel_that_is_used_rounds_the_softmax_in_float32(scale, length):
+    """The kernel's weights are those that float32 gives, but for the last bit of bfloat16."""
+    kernels = backend.reading_kernels()
+    logits = tf.cast(np.random.default_rng(3).normal(0, scale, (3, 5, length)), "bfloat16")
+    mask = tf.range(length) < tf.constant([length, 1 + length // 2, 1])[:, None, None]
+
+    @tf.function(autograph=False)
+    def weights():
+        with backend_kernels(kernels):
+            return masked_softmax(logits, mask)
+
+    exact = np.asarray(tf.cast(logits, "float64"))
+    exact = np.exp(exact - exact.max(-1, keepdims=True)) * mask.numpy()
+    exact = exact / exact.sum(-1, keepdims=True)
+    found = np.asarray(tf.cast(weights(), "float64"))
+    np.testing.assert_allclose(found, exact, rtol=2**-8, atol=1e-30)
+    assert not found[~np.broadcast_to(mask, found.shape)].any()
