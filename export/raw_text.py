@@ -170,6 +170,8 @@ class RawTextReader(tf.Module):
         ids = tf.concat([self.vocabulary.word_ids(tokens)[:, None], self.vocabulary.character_ids(tokens)], 1)
         ids = tf.pad(ids, [[1, 0], [0, 0]], constant_values=PADDING)
         types, places = tf.raw_ops.UniqueV2(x=ids, axis=[0])
+        # Layers have to know the width.
+        types = tf.reshape(types, [-1, 1 + self.vocabulary.width])
         return {"tokens": places[1:], "type_words": types[:, 0], "type_characters": types[:, 1:]}
 
     def _window_logits(self, ids: dict, shown: _Rows, asked: _Rows) -> tuple[tf.Tensor, tf.Tensor]:

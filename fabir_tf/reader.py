@@ -167,7 +167,9 @@ class Reader:
         order = sorted(range(len(questions)), key=lambda number: index[passages[number]])
         portions = [order[begin:end] for begin, end in pairwise(_portion_borders(len(order)))]
         texts = ([[part[number] for number in portion] for part in (questions, passages)] for portion in portions)
-        encoded = one_ahead(self._encode_texts(*portion) for portion in texts)
+        encoded = (self._encode_texts(*portion) for portion in texts)
+        if len(portions) > 1:
+            encoded = one_ahead(encoded)
         answers = {}
         for portion, part in zip(portions, encoded, strict=True):
             answers.update(zip(portion, self.predict(part, n_best), strict=True))

@@ -135,7 +135,7 @@ def batch_inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | 
     texts = [_padded(tables["tokens"], *rows, step) for rows in (stretches, of("question"))]
     types, places = tf.unique(tf.concat([tf.reshape(text, [-1]) for text in texts], 0))
     passage, question = tf.split(places, [tf.size(text) for text in texts])
-    types = tf.pad(types, [[0, tf.cast(step, tf.int32) - 1 - (tf.size(types) - 1) % tf.cast(step, tf.int32)]])
+    types = tf.pad(types, [[0, -tf.size(types) % tf.cast(step, tf.int32)]])
     return {
         PASSAGE_ROWS: passage_rows,
         "passage_types": tf.reshape(passage, tf.shape(texts[0])),

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from serving_ops import SERVING_OPS
 from tensorflow.core.protobuf import saved_model_pb2
-from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, squad_data
+from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, make_reader, squad_data
 
 from fabir_tf.export import export_reader, saved_model, warm_up
-from fabir_tf.export.raw_text import RawTextReader
+from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
 from fabir_tf.inspection import look_inside
 from fabir_tf.pipelines import tokenizer_parity
 from fabir_tf.pipelines.errors import UserError
@@ -120,6 +120,17 @@ def test_answers_are_the_readers(reader, serve):
         spans = [(span.text, span.start, span.end) for span in answer.n_best]
         columns = (found["n_best_answer"], found["n_best_start"], found["n_best_end"])
         assert [(text.decode(), start, end) for text, start, end in zip(*columns, strict=True)] == spans
+
+
+def test_a_reader_that_compares_spellings_answers_as_a_graph():
+    """Its layer has to know how many characters of a word there are before any text is read."""
+    reader = make_reader(["the", "mill", "was", "built"], word_match=True)
+    module = RawTextReader(reader, n_best=1)
+    graph = tf.function(module.answer, input_signature=TEXT_SPECS, autograph=False)
+    questions, passages = zip(*PAIRS, strict=True)
+    served = graph(tf.constant(questions), tf.constant(passages))
+    expected = reader.answer_batch(questions, passages)
+    assert [text.decode() for text in served["answer"].numpy()] == [answer.text for answer in expected]
 
 
 def test_offsets_count_code_points_and_bytes(serve):
