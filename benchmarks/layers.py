@@ -5,12 +5,11 @@
 
 Each layer of the published model is called alone, on random values and without padding. What a passage needs once for
 all of its questions is given as many passages as the reader would give it, and what a word needs once for all of its
-places a third as many words as there are tokens. Operations and bytes are counted by the
-formulas of costs.py. A layer's limit is the longer of two times: its operations at the speed of a product of two
-2,048 x 2,048 matrices, measured in the same turn and precision, and the least bytes that it must move at the speed of
-memory, measured there too. The last column shows the bytes that today's operations move, at that same speed: where it
-comes near the time that was measured, the layer does not wait for its arithmetic. Counts of the whole model are the
-layers' sums.
+places a third as many words as there are tokens. Operations and bytes are counted by the formulas of costs.py. A
+layer's limit is the longer of two times: its operations at the speed of a product of two 2,048 x 2,048 matrices,
+measured in the same turn and precision, and the least bytes that it must move at the speed of memory, measured there
+too. The last column shows the bytes that today's operations move, at that same speed: where it comes near the time that
+was measured, the layer does not wait for its arithmetic. Counts of the whole model are the layers' sums.
 """
 
 import dataclasses
