@@ -5,9 +5,14 @@ dashes, slashes, quotes, `~` and the degree sign. Nothing has to be downloaded: 
 
 NLTK returns strings and rewrites quotes, so each of its tokens is found again in the source by a cursor that only moves
 forward; a token can therefore never land inside an earlier word.
+
+NLTK goes through each sentence some thirty times. Its word tokenizer looks no further than one space, though, but for
+the period that ends a sentence; so what stands between two spaces is cut by itself, and how is remembered: most of a
+text has been seen before. Plain words, with or without a punctuation mark behind them, need no NLTK.
 """
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,6 +32,9 @@ FALLBACK_TOKEN = r"\w+|[^\w\s]"
 MAX_BLOCK = 10_000
 """Code points that NLTK sees at once, to keep the time linear; a longer text is cut, at white space if there is any."""
 
+MAX_REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32
+"""Chunks (what stands between two spaces) whose tokens are remembered, and the longest of them in code points."""
+
 _SPLIT_CLASS = re.escape(SPLIT_CHARACTERS)
 _SPLIT_OR_APOSTROPHE = re.compile(f"['{_SPLIT_CLASS}]")
 _PIECE = re.compile(f"[{_SPLIT_CLASS}]|[^{_SPLIT_CLASS}]+")
@@ -34,6 +42,12 @@ _APOSTROPHE_PIECE = re.compile("'|[^']+")
 _FINAL_CONTRACTION = re.compile(rf"(?:{CONTRACTION})\Z")
 _FALLBACK_TOKEN = re.compile(FALLBACK_TOKEN)
 _LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
+_WORD_CHARACTER = re.compile(r"\w")
+# A neighbour that NLTK leaves alone, on either side of a chunk.
+_BEFORE, _AFTER = "a ", " a"
+_PLAIN = re.compile(r"([A-Za-z0-9]+)([.,:;?!)]?)")
+# What NLTK takes for two words, as `can not`.
+_TWO_WORDS = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
 
 Span = tuple[int, int]
 
@@ -62,10 +76,9 @@ def tokenize(text: str) -> Tokens:
         FABIR paper §IV (NLTK) and the rules above (further splitting).
     """
     spans = [
-        piece
+        (start + first, start + last)
         for start, end in _sentence_spans(text)
-        for word in _word_spans(text[start:end], start)
-        for piece in _piece_spans(text, word)
+        for first, last in _token_spans(text[start:end])
     ]
     return Tokens(
         words=[text[start:end] for start, end in spans],
@@ -100,20 +113,65 @@ def _sentence_spans(text: str) -> list[Span]:
     return list(pairwise(sorted(borders)))
 
 
-def _word_spans(sentence: str, offset: int) -> list[Span]:
+def _token_spans(sentence: str) -> list[Span]:
+    body = sentence.rstrip()
+    first, *inner = body.split(" ")
+    # Quotes and brackets may stand between the final period and the end, spaces among them.
+    if not inner or not _WORD_CHARACTER.search(inner[-1]):
+        return _uncut_spans(sentence)
+    ending = sentence[len(body) :]
+    found = [_chunk_spans("", first, _AFTER)]
+    found += [_chunk_spans(_BEFORE, chunk, _AFTER) for chunk in inner[:-1]]
+    found += [_chunk_spans(_BEFORE, inner[-1], ending)]
+    if None in found:
+        return _pieces(sentence, _fallback_spans(sentence))
+    spans, offset = [], 0
+    for chunk, pieces in zip((first, *inner), found, strict=True):
+        spans += [(offset + start, offset + end) for start, end in pieces]
+        offset += len(chunk) + 1
+    return spans
+
+
+def _uncut_spans(sentence: str) -> list[Span]:
+    words = _word_spans(sentence)
+    return _pieces(sentence, _fallback_spans(sentence) if words is None else words)
+
+
+def _chunk_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] | None:
+    """The tokens of what stands between two spaces; None if NLTK's cannot be found in it."""
+    spans_of = _remembered_spans if len(chunk) <= LONGEST_REMEMBERED else _remembered_spans.__wrapped__
+    return spans_of(before, chunk, after)
+
+
+@lru_cache(MAX_REMEMBERED)
+def _remembered_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] | None:
+    plain = _PLAIN.fullmatch(chunk)
+    if plain and after in ("", " ", _AFTER) and plain[1].lower() not in _TWO_WORDS:
+        is_abbreviation = plain[2] == "." and after == _AFTER
+        return (plain.span(),) if is_abbreviation or not plain[2] else (plain.span(1), plain.span(2))
+    words = _word_spans(before + chunk + after)
+    if words is None:
+        return None
+    start, end = len(before), len(before) + len(chunk)
+    inside = [(first - start, last - start) for first, last in words if first >= start and last <= end]
+    return tuple(_pieces(chunk, inside))
+
+
+def _word_spans(text: str) -> list[Span] | None:
+    """NLTK's tokens where they stand in a text; None if they do not."""
     spans, cursor = [], 0
-    for word in _nltk().WORDS.tokenize(sentence):
-        cursor = _skip_space(sentence, cursor)
-        length = _source_length(sentence, cursor, word)
+    for word in _nltk().WORDS.tokenize(text):
+        cursor = _skip_space(text, cursor)
+        length = _source_length(text, cursor, word)
         if not length:
-            return _fallback_spans(sentence, offset)
-        spans.append((offset + cursor, offset + cursor + length))
+            return None
+        spans.append((cursor, cursor + length))
         cursor += length
-    return _fallback_spans(sentence, offset) if sentence[cursor:].strip() else spans
+    return None if text[cursor:].strip() else spans
 
 
-def _fallback_spans(sentence: str, offset: int) -> list[Span]:
-    return [(offset + match.start(), offset + match.end()) for match in _FALLBACK_TOKEN.finditer(sentence)]
+def _fallback_spans(sentence: str) -> list[Span]:
+    return [match.span() for match in _FALLBACK_TOKEN.finditer(sentence)]
 
 
 def _skip_space(sentence: str, cursor: int) -> int:
@@ -132,6 +190,10 @@ def _source_length(sentence: str, cursor: int, word: str) -> int:
     if sentence.startswith('"', cursor):
         return 1
     return 2 if sentence.startswith("''", cursor) else 0
+
+
+def _pieces(text: str, words: list[Span]) -> list[Span]:
+    return [piece for word in words for piece in _piece_spans(text, word)]
 
 
 def _piece_spans(text: str, word: Span) -> list[Span]:

@@ -116,7 +116,7 @@ def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypa
     tokenised, tokenise_texts = [], module.tokenise_texts
     monkeypatch.setattr(module, "tokenise_texts", lambda part: tokenised.append(part) or tokenise_texts(part))
     assert_same(reader.answer_batch(*texts, n_best=2), together)
-    assert len(tokenised) == 2 + -(-(len(pairs) - 3) // 4)
+    assert len(tokenised) == 1 + -(-(len(pairs) - 1) // 4)
     again = sum(map(len, tokenised)) - len({passage for _, passage in pairs}) - len(pairs)
     assert 0 <= again < len(tokenised)
     assert reader.answer_batch([], []) == []
@@ -124,9 +124,9 @@ def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypa
 
 @pytest.mark.parametrize(
     ("count", "expected"),
-    [(0, [0]), (1, [0, 1]), (256, [0, 256]), (800, [0, 256, 768, 800]), (6000, [0, 256, 768, 1792, 3840, 5888, 6000])],
+    [(0, [0]), (1, [0, 1]), (256, [0, 256]), (800, [0, 256, 800]), (20000, [0, 256, 1280, 5376, 13568, 20000])],
 )
-def test_portions_double(count, expected):
+def test_portions_grow(count, expected):
     assert list(module._portion_borders(count)) == expected
 
 

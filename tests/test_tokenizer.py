@@ -1,6 +1,7 @@
 """The tokenizer: exact offsets on any text, the tokens we mean, and no text that stops it."""
 
 import json
+import re
 
 import nltk
 import pytest
@@ -10,7 +11,7 @@ from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines import nltk_tokenizers
+from fabir_tf.pipelines import nltk_tokenizers, tokenizer
 from fabir_tf.pipelines.nltk_tokenizers import TOKENIZER_VERSION
 from fabir_tf.pipelines.tokenizer import MAX_BLOCK, tokenize
 
@@ -81,6 +82,17 @@ def test_tokens_are_those_of_nltk_where_nothing_is_split_or_rewritten(fragments)
     text = " ".join(fragments)
     sentences = PunktSentenceTokenizer().tokenize(text)
     assert tokenize(text).words == [word for sentence in sentences for word in NLTKWordTokenizer().tokenize(sentence)]
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.one_of(FRAGMENTS, st.just(" ")), max_size=24).map("".join))
+def test_a_sentence_is_cut_between_spaces_as_it_is_in_one_piece(text):
+    spans = [
+        (begin + start, begin + end)
+        for begin, stop in tokenizer._sentence_spans(text)
+        for start, end in tokenizer._uncut_spans(text[begin:stop])
+    ]
+    assert [tokenize(text).starts, tokenize(text).ends] == [[start for start, _ in spans], [end for _, end in spans]]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +173,13 @@ class _Words:
         return list(self.words)
 
 
+@pytest.fixture
+def forgetful():
+    tokenizer._remembered_spans.cache_clear()
+    yield
+    tokenizer._remembered_spans.cache_clear()
+
+
 NOT_IN_THE_SENTENCE = [
     ["don't", "stop"],
     ["don't", "``", "5°"],
@@ -172,24 +191,30 @@ NOT_IN_THE_SENTENCE = [
 
 
 @pytest.mark.parametrize("nltk_words", NOT_IN_THE_SENTENCE)
-def test_words_that_are_not_in_the_sentence_make_it_fall_back(monkeypatch, nltk_words):
+def test_words_that_are_not_in_the_sentence_make_it_fall_back(monkeypatch, forgetful, nltk_words):
     monkeypatch.setattr(nltk_tokenizers, "WORDS", _Words(*nltk_words))
     text = " don't stop 5°\u0301 "
     assert tokenize(text).words == ["don", "'", "t", "stop", "5", "°", "\u0301"]
     assert_exact(text)
 
 
-def test_a_fallback_keeps_to_its_sentence(monkeypatch):
+@pytest.mark.parametrize("bad", ["Bad's 3.5 so.", "So 3.5 Bad's.", "So Bad's 3.5 so."])
+def test_a_fallback_keeps_to_its_sentence(monkeypatch, forgetful, bad):
     class Broken(NLTKWordTokenizer):
         def tokenize(self, sentence):
-            return ["?!"] if sentence.startswith("Bad") else super().tokenize(sentence)
+            return ["?!"] if "Bad" in sentence else super().tokenize(sentence)
 
     monkeypatch.setattr(nltk_tokenizers, "WORDS", Broken())
-    assert tokenize("It's 3.5 so. Bad's 3.5 so. It's 3.5 so.").words == [
-        *("It", "'s", "3.5", "so", "."),
-        *("Bad", "'", "s", "3", ".", "5", "so", "."),
-        *("It", "'s", "3.5", "so", "."),
-    ]
+    good = ["It", "'s", "3.5", "so", "."]
+    fallback = [match[0] for match in re.finditer(tokenizer.FALLBACK_TOKEN, bad)]
+    assert "'" in fallback
+    assert tokenize(f"It's 3.5 so. {bad} It's 3.5 so.").words == [*good, *fallback, *good]
+
+
+@pytest.mark.parametrize("size", [1, tokenizer.LONGEST_REMEMBERED, tokenizer.LONGEST_REMEMBERED + 1])
+def test_no_long_text_is_remembered(forgetful, size):
+    tokenize(f"It {'x' * size} is")
+    assert tokenizer._remembered_spans.cache_info().currsize == 2 + (size <= tokenizer.LONGEST_REMEMBERED)
 
 
 def test_the_version_names_nltk():
