@@ -54,4 +54,7 @@ def main(version: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1], "saved_model.pb").is_file():
+        found = " ".join(sys.argv[1:]) or "nothing"
+        sys.exit(f"expected the folder of a version that fabir-export wrote, found {found}")
     main(Path(sys.argv[1]))

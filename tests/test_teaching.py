@@ -187,6 +187,7 @@ def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     assert again.status == 0, again
     told(commands, "teach", [*flags, "--cache_dir="], [f"--output={teacher}", "exists"])
     told(commands, "teach", flags[1:], ["--run_dirs is missing"])
+    told(commands, "teach", ["--run_dirs=a,,b", *flags[1:]], ["--run_dirs=a,,b", "an empty name"])
     other = [f"--teacher={tmp_path / 'nowhere.npz'}", f"--run_dir={tmp_path / 'new'}"]
     told(commands, "train", [*learning, *other], ["nowhere.npz", "no such file"])
 

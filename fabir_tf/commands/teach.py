@@ -31,6 +31,9 @@ def main(values: flags.FlagValues) -> None:
     cli.expect_given(
         values, run_dirs="the folders of trained runs", dataset="the questions", output="the file to write"
     )
+    if not all(values.run_dirs):
+        found = ",".join(values.run_dirs)
+        raise UserError(f"--run_dirs={found}: expected the folders of trained runs, found an empty name")
     output = Path(values.output).expanduser()
     if output.exists():
         raise UserError(f"--output={values.output} exists: name another file")
