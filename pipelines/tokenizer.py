@@ -33,7 +33,8 @@ MAX_BLOCK = 10_000
 """Code points that NLTK sees at once, to keep the time linear; a longer text is cut, at white space if there is any."""
 
 MAX_REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32
-"""Chunks (what stands between two spaces) whose tokens are remembered, and the longest of them in code points."""
+"""Chunks (what stands between two spaces) whose tokens are remembered, and the code points of the longest with what
+stands around it."""
 
 _SPLIT_CLASS = re.escape(SPLIT_CHARACTERS)
 _SPLIT_OR_APOSTROPHE = re.compile(f"['{_SPLIT_CLASS}]")
@@ -139,8 +140,8 @@ def _uncut_spans(sentence: str) -> list[Span]:
 
 def _chunk_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] | None:
     """The tokens of what stands between two spaces; None if NLTK's cannot be found in it."""
-    spans_of = _remembered_spans if len(chunk) <= LONGEST_REMEMBERED else _remembered_spans.__wrapped__
-    return spans_of(before, chunk, after)
+    is_short = len(before + chunk + after) <= LONGEST_REMEMBERED
+    return (_remembered_spans if is_short else _remembered_spans.__wrapped__)(before, chunk, after)
 
 
 @lru_cache(MAX_REMEMBERED)

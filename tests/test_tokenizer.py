@@ -211,10 +211,13 @@ def test_a_fallback_keeps_to_its_sentence(monkeypatch, forgetful, bad):
     assert tokenize(f"It's 3.5 so. {bad} It's 3.5 so.").words == [*good, *fallback, *good]
 
 
-@pytest.mark.parametrize("size", [1, tokenizer.LONGEST_REMEMBERED, tokenizer.LONGEST_REMEMBERED + 1])
-def test_no_long_text_is_remembered(forgetful, size):
-    tokenize(f"It {'x' * size} is")
-    assert tokenizer._remembered_spans.cache_info().currsize == 2 + (size <= tokenizer.LONGEST_REMEMBERED)
+@pytest.mark.parametrize("length", [1, tokenizer.LONGEST_REMEMBERED - 4, tokenizer.LONGEST_REMEMBERED - 3])
+def test_no_long_text_is_remembered(forgetful, length):
+    is_short = length + 4 <= tokenizer.LONGEST_REMEMBERED
+    tokenize(f"It {'x' * length} is")
+    assert tokenizer._remembered_spans.cache_info().currsize == 2 + is_short
+    tokenize("It is" + " " * length)
+    assert tokenizer._remembered_spans.cache_info().currsize == 2 + 2 * is_short
 
 
 def test_the_version_names_nltk():
