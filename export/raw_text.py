@@ -50,13 +50,12 @@ class RawTextReader(tf.Module):
     Args:
         reader: a trained reader.
         n_best: spans given per question.
-        temperature: what logits are divided by before they become probabilities.
     """
 
-    def __init__(self, reader: Reader, n_best: int = 5, temperature: float = 1.0):
+    def __init__(self, reader: Reader, n_best: int = 5):
         super().__init__()
         self.vocabulary = GraphVocabulary(reader.vocabulary, reader.config.max_word_characters)
-        self.temperature = tf.Variable(temperature, trainable=False, dtype=tf.float32, name="temperature")
+        self.temperature = tf.Variable(reader.temperature, trainable=False, dtype=tf.float32, name="temperature")
         # Weights and not layers: a SavedModel would be given a function for each layer.
         self.weights = [weight.value for weight in reader.model.weights]
         self._model = functools.partial(reader.model, training=False)
@@ -79,7 +78,7 @@ class RawTextReader(tf.Module):
         """
         asked = self._ask(question, passage)
         begins, lengths = asked.passages
-        start, end = self._padded_logits(asked, self.temperature)
+        start, end = self._padded_logits(asked)
         first, last, probability = self._decode(start, end)
         first, last = tf.cast(first, tf.int64), tf.cast(last, tf.int64)
         is_span = (tf.maximum(first, last) < lengths[:, None]) & (asked.questions.lengths > 0)[:, None]
@@ -89,28 +88,6 @@ class RawTextReader(tf.Module):
         n_best["probability"] = tf.where(is_span, probability, 0.0)
         best = {name: values[:, 0] for name, values in n_best.items()}
         return best | {f"n_best_{name}": values for name, values in n_best.items()}
-
-    def probabilities(
-        self, question: tf.Tensor, passage: tf.Tensor, temperatures: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The best answers, and how probable they are with other temperatures.
-
-        Args:
-            question, passage: as for `answer`, each with a word.
-            temperatures: float32 `(temperatures,)`.
-
-        Returns:
-            The answers, string `(batch,)`, and their probabilities, float32 `(temperatures, batch)`.
-        """
-        asked = self._ask(question, passage)
-        logits = self._padded_logits(asked, tf.constant(1.0))
-        span = [tf.cast(place[:, :1], tf.int64) for place in self._decode(*logits)[:2]]
-        probabilities = 1.0
-        for border, place in zip(logits, span, strict=True):
-            shares = tf.nn.softmax(border / temperatures[:, None, None])
-            probabilities *= tf.reduce_sum(shares * tf.one_hot(place[:, 0], tf.shape(border)[1]), axis=-1)
-        places = (asked.passages.begins[:, None] + place for place in span)
-        return _spans(asked, *places)["answer"][:, 0], probabilities
 
     def token_ids(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model itself, for clients that tokenise themselves.
@@ -151,19 +128,18 @@ class RawTextReader(tf.Module):
         questions = _Rows(begins[count:], tf.minimum(lengths[count:], LONGEST_QUESTION))
         return _Asked(texts, text_of, tokens, passages, questions)
 
-    def _padded_logits(self, asked: _Asked, temperature: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _padded_logits(self, asked: _Asked) -> tuple[tf.Tensor, ...]:
         begins, lengths = asked.passages
         windows = graph_windows(lengths, self._longest, min(WINDOW_OVERLAP, self._longest // 2))
         shown = _Rows(tf.gather(begins, windows.passages) + windows.offsets, windows.lengths)
         questions = _Rows(*(tf.gather(part, windows.passages) for part in asked.questions))
         splits = tf.concat([[0], tf.cumsum(lengths)], 0)
         chosen = graph_merge(windows, splits[:-1], splits[-1])
-        return tuple(
-            tf.RaggedTensor.from_row_splits(tf.gather(logits, chosen) / temperature, splits, validate=False).to_tensor(
-                MASKED_LOGIT
-            )
+        found = (
+            tf.RaggedTensor.from_row_splits(tf.gather(logits, chosen) / self.temperature, splits, validate=False)
             for logits in self._window_logits(self._ids(asked.tokens), shown, questions)
         )
+        return tuple(logits.to_tensor(MASKED_LOGIT) for logits in found)
 
     def _ids(self, tokens: GraphTokens) -> dict[str, tf.Tensor]:
         """Tokens as types, which are alike in all their ids; type 0 is padding. See `EncodedRows`."""

@@ -1,7 +1,5 @@
 """A trained reader as a SavedModel that takes raw text, ready for TensorFlow Serving."""
 
-import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -10,11 +8,11 @@ from pathlib import Path
 import nltk
 import tensorflow as tf
 
-from fabir_tf.export.calibration import Calibration
+from fabir_tf.calibration import Calibration
 from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import naming, write_text
+from fabir_tf.pipelines.files import naming
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.sources import load_dataset
 from fabir_tf.pipelines.tokenizer_parity import texts_cut_otherwise
@@ -26,19 +24,17 @@ def export_reader(
     export_dir: str | os.PathLike,
     version: int | None = None,
     n_best: int = 5,
-    calibration: Calibration | None = None,
 ) -> Path:
     """Writes `<export_dir>/<version>/`, whole or not at all.
 
     Its signatures are `serving_default`, which is `RawTextReader.answer`, and `token_ids`. In `assets.extra` are the
-    warm-up requests, where tensorflow-serving-api is installed, and `calibration.json`, if there was one.
+    warm-up requests, where tensorflow-serving-api is installed, and the reader's `calibration.json`, if it has one.
 
     Args:
         reader: a trained reader.
         export_dir: the folder that a server watches; made if it is missing.
         version: a positive number; None takes the one after the latest.
         n_best: spans given per question.
-        calibration: from `calibrate`; None leaves the probabilities as they are.
 
     Returns:
         The folder of the version.
@@ -52,7 +48,7 @@ def export_reader(
         raise UserError(f"n_best must be at least 1, found {n_best}")
     folder = version_folder(export_dir, version)
     _expect_same_tokens()
-    module = RawTextReader(reader, n_best, calibration.temperature if calibration else 1.0)
+    module = RawTextReader(reader, n_best)
     signatures = {
         "serving_default": _traced(module.answer, *TEXT_SPECS),
         "token_ids": _traced(module.token_ids, module.token_id_specs()),
@@ -64,7 +60,7 @@ def export_reader(
             # Made here, because what TensorFlow raises where it cannot make it tells a person nothing.
             unfinished.mkdir(parents=True)
             tf.saved_model.save(module, str(unfinished), signatures)
-            _write_extras(unfinished / "assets.extra", calibration)
+            _write_extras(unfinished / "assets.extra", reader.calibration)
             unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -116,4 +112,4 @@ def _write_extras(folder: Path, calibration: Calibration | None) -> None:
     folder.mkdir()
     write_warm_up(folder / WARM_UP_FILE)
     if calibration:
-        write_text(folder / "calibration.json", json.dumps(dataclasses.asdict(calibration), indent=2) + "\n")
+        calibration.save(folder / "calibration.json")

@@ -62,7 +62,8 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
         )
     inputs = _inputs(reader, texts)
     logits = reader.model(inputs, training=False)
-    start, end = (_as_array(ops.softmax(logits[name], axis=-1)) for name in ("start_logits", "end_logits"))
+    borders = (logits[name] / reader.temperature for name in ("start_logits", "end_logits"))
+    start, end = (_as_array(ops.softmax(border, axis=-1)) for border in borders)
     return Inspection(**texts, start=start, end=end, attention=_all_weights(reader.model, inputs))
 
 

@@ -2,16 +2,19 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fabir_tf.calibration import calibrate
 from fabir_tf.checkpoint import read_weights, write_arrays
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, write_text
+from fabir_tf.pipelines.squad import SquadData
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors, save_packed_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.reader import Reader
 from fabir_tf.run_directory import RunDirectory
 
 # Settings that name places on the machine that trained; of a path the last part is told.
@@ -24,6 +27,8 @@ def pack(
     output: str | os.PathLike,
     max_words: int,
     average_with: Sequence[str | os.PathLike] = (),
+    held_out: SquadData | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Writes what `fabir_tf.Reader.load` needs of a run, in a form that is small.
 
@@ -37,6 +42,9 @@ def pack(
         max_words: frozen vectors to keep.
         average_with: runs that began as the same reader (`start_from`), or that this one began as; one may be named
             several times, to count as often.
+        held_out: questions that no run was trained on, by which the packed reader's probabilities are made honest
+            (`calibrate`); None leaves them as the model has them.
+        progress: told (held-out questions done, questions in all).
 
     Returns:
         The folder.
@@ -61,6 +69,9 @@ def pack(
     for name in _PLACES:
         names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
         content["training"][name] = ",".join(names)
+    if held_out:
+        config = run.read_model_config().replace(frozen_words=len(kept.words))
+        calibrate(Reader.of_files(packed, config), held_out, progress).save(packed.calibration)
     # Last, because its presence is what makes the folder a reader.
     write_text(packed.config, json.dumps(content, indent=2) + "\n")
     return packed.path

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from fabir_tf.backends import backend
+from fabir_tf.calibration import Calibration
 from fabir_tf.checkpoint import load_weights
 from fabir_tf.models import build_model
 from fabir_tf.models.reader_config import ReaderConfig
@@ -80,6 +81,8 @@ class Reader:
         vocabulary: the ids that the model was trained with.
         config: the model's configuration.
         max_passage: passages of more tokens are read in overlapping windows.
+        calibration: how far its probabilities can be believed, and the temperature that makes them so; None leaves
+            them as the model has them.
 
     Example:
         >>> reader = fabir_tf.Reader.load("runs/base")
@@ -87,13 +90,21 @@ class Reader:
         'Anna Keld'
     """
 
-    def __init__(self, model: keras.Model, vocabulary: Vocabulary, config: ReaderConfig, max_passage: int = 512):
+    def __init__(
+        self,
+        model: keras.Model,
+        vocabulary: Vocabulary,
+        config: ReaderConfig,
+        max_passage: int = 512,
+        calibration: Calibration | None = None,
+    ):
         if not 1 <= max_passage <= LONGEST_PASSAGE:
             raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
         self.model = model
         self.vocabulary = vocabulary
         self.config = config
         self.max_passage = max_passage
+        self.calibration = calibration
         self._logits = backend.Logits(model)
         self._decoder = functools.cache(lambda n_best: backend.traced(config.decoder(n_best)))
 
@@ -117,7 +128,25 @@ class Reader:
         if precision not in POLICIES:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
         run = reader_directory(run_dir)
-        config = run.read_model_config()
+        return cls.of_files(run, run.read_model_config(), max_passage, precision)
+
+    @classmethod
+    def of_files(
+        cls, run: RunDirectory, config: ReaderConfig, max_passage: int = 512, precision: str = "float32"
+    ) -> "Reader":
+        """Loads a reader whose configuration is known.
+
+        Args:
+            run: where its other files are.
+            config: the model's configuration.
+            max_passage, precision: as for `load`.
+
+        Returns:
+            The reader.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """
         vectors = load_saved_vectors(run.vocabulary)
         vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
         _expect_sizes(run, config, vectors, vocabulary)
@@ -125,7 +154,13 @@ class Reader:
             model = build_model(config)
         set_frozen_table(model, vectors.table)
         load_weights(run.best, model)
-        return cls(model, vocabulary, config, max_passage)
+        calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
+        return cls(model, vocabulary, config, max_passage, calibration)
+
+    @property
+    def temperature(self) -> float:
+        """What logits are divided by before they become probabilities."""
+        return self.calibration.temperature if self.calibration else 1.0
 
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
         """Answers one question.
@@ -203,24 +238,42 @@ class Reader:
             An answer per question, in the dataset's order. Where the passage holds no token it is the empty text with
             probability 0.
         """
-        rows = self._rows(encoded.tokenised)
         decoder = self._decoder(n_best)
         answers = [NO_ANSWER] * len(encoded.tokenised.data.questions)
-        windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
-        for batch, start, end in self._read(encoded, rows, progress):
+        for questions, start, end in self._read_whole(encoded, progress):
             spans = [np.asarray(part) for part in decoder(start, end)]
-            for i, row in enumerate(batch):
-                question, length = int(rows.questions[row]), int(rows.lengths[row])
-                if length == encoded.tokenised.passage_lengths[encoded.tokenised.question_passages[question]]:
-                    answers[question] = _answer(encoded.tokenised, question, *(part[i] for part in spans))
-                else:
-                    part = (int(rows.offsets[row]), start[i, :length], end[i, :length])
-                    windows.setdefault(question, []).append(part)
-        for question, parts in windows.items():
-            merged = _merge(encoded.tokenised, question, parts)
-            spans = [np.asarray(part)[0] for part in decoder(*merged)]
-            answers[question] = _answer(encoded.tokenised, question, *spans)
+            for i, question in enumerate(questions):
+                answers[question] = _answer(encoded.tokenised, question, *(part[i] for part in spans))
         return answers
+
+    def answers_at(
+        self,
+        encoded: EncodedData,
+        temperatures: np.ndarray,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[list[str], np.ndarray]:
+        """Answers every question, and tells how probable the answers are at given temperatures.
+
+        Args:
+            encoded: from `encode`.
+            temperatures: float `(temperatures,)`, each of them in place of the reader's own.
+            progress: told (rows done, rows in all) after each batch.
+
+        Returns:
+            The best answers' texts, and their probabilities, float64 `(temperatures, questions)`; where the passage
+            holds no token, the empty text and 0.
+        """
+        decoder = self._decoder(1)
+        answers = [""] * len(encoded.tokenised.data.questions)
+        probabilities = np.zeros((len(temperatures), len(answers)))
+        scales = (self.temperature / temperatures)[:, None]
+        for questions, start, end in self._read_whole(encoded, progress):
+            firsts, lasts, own = (np.asarray(part) for part in decoder(start, end))
+            for i, question in enumerate(questions):
+                answers[question] = _answer(encoded.tokenised, question, firsts[i], lasts[i], own[i]).text
+                share = _softmax(scales * start[i])[:, firsts[i, 0]] * _softmax(scales * end[i])[:, lasts[i, 0]]
+                probabilities[:, question] = share
+        return answers, probabilities
 
     def borders(
         self, encoded: EncodedData, progress: Callable[[int, int], None] | None = None
@@ -243,6 +296,28 @@ class Reader:
                 length = rows.lengths[row]
                 yield int(questions[row]), _softmax(start[i, :length]), _softmax(end[i, :length])
 
+    def _read_whole(
+        self, encoded: EncodedData, progress: Callable[[int, int], None] | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Numbers of questions with the logits of their whole passages, `(questions, passage)`, batch by batch.
+
+        Passages that are read in windows come last, one by one; questions about one without a token are left out.
+        """
+        rows = self._rows(encoded.tokenised)
+        lengths = encoded.tokenised.passage_lengths[encoded.tokenised.question_passages[rows.questions]]
+        is_whole = rows.lengths == lengths
+        windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
+        for batch, start, end in self._read(encoded, rows, progress):
+            whole = is_whole[batch]
+            if whole.any():
+                yield rows.questions[batch[whole]], start[whole], end[whole]
+            for i in np.flatnonzero(~whole):
+                row = batch[i]
+                part = (int(rows.offsets[row]), start[i, : rows.lengths[row]], end[i, : rows.lengths[row]])
+                windows.setdefault(int(rows.questions[row]), []).append(part)
+        for question, parts in windows.items():
+            yield np.array([question]), *_merge(encoded.tokenised, question, parts)
+
     def _read(
         self, encoded: EncodedData, rows: Rows, progress: Callable[[int, int], None] | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -252,7 +327,7 @@ class Reader:
         done = 0
         found = self._logits(encode_rows(encoded, rows, LONGEST_QUESTION), batches)
         for batch, logits in zip(batches, found, strict=True):
-            yield batch, logits["start_logits"], logits["end_logits"]
+            yield batch, logits["start_logits"] / self.temperature, logits["end_logits"] / self.temperature
             done += len(batch)
             if progress:
                 progress(done, len(rows.lengths))
@@ -331,8 +406,9 @@ def _batches_by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits - logits.max())
-    return weights / weights.sum()
+    """Along the last axis."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def _has_room(rows: int, length: int) -> bool:

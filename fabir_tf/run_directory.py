@@ -36,6 +36,7 @@ class RunDirectory:
         self.coverage = self.path / "coverage.json"
         self.tensorboard = self.path / "tensorboard"
         self.predictions = self.path / "predictions.json"
+        self.calibration = self.path / "calibration.json"
 
     @property
     def is_started(self) -> bool:

@@ -58,15 +58,15 @@ def exported(tmp_path_factory) -> Exported:
     # Here, because the commands' tests need none of it.
     import tensorflow as tf
 
+    from fabir_tf.calibration import Calibration
     from fabir_tf.export import export_reader
-    from fabir_tf.export.calibration import Calibration
     from fabir_tf.pipelines.tokenizer import tokenize
 
     texts = squad_data(ARTICLES + DEV_ARTICLES).passages
     words = sorted({word.lower() for text in texts for word in tokenize(text).words})
     reader = make_reader(words, max_passage=EXPORTED_WINDOW)
-    calibration = Calibration(0.7, 1, 1.0, {}, {}, [])
-    folder = export_reader(reader, tmp_path_factory.mktemp("exported"), 7, EXPORTED_N_BEST, calibration)
+    reader.calibration = Calibration(0.7, 1, 1.0, {}, {}, [])
+    folder = export_reader(reader, tmp_path_factory.mktemp("exported"), 7, EXPORTED_N_BEST)
     return Exported(reader, folder, tf.saved_model.load(str(folder)).signatures)
 
 

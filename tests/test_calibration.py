@@ -1,11 +1,13 @@
 """Calibration: a temperature that answers were made with is found again, and the figures are those of the papers."""
 
+import json
+
 import numpy as np
 import pytest
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
+from fabir_tf import calibration
 from fabir_tf.analysis.certainty import calibration_error, certainty_bins
-from fabir_tf.export import calibration
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.squad_metrics import exact_match
 
@@ -51,13 +53,21 @@ def test_risk_and_coverage_by_hand():
     assert (curve[0.05], curve[0.5], curve[0.75], curve[1.0]) == (0.0, 0.0, pytest.approx(1 / 3), 0.5)
 
 
-def test_a_reader_on_questions(monkeypatch):
-    monkeypatch.setattr(calibration, "CHUNK", 5)
-    reader = make_reader(sorted({word.lower().strip(".,") for text in DATA.passages for word in text.split()}))
+@pytest.fixture
+def reader():
+    """One that reads the longer passages in windows."""
+    return make_reader(sorted({word.lower().strip(".,") for text in DATA.passages for word in text.split()}), 12)
+
+
+def answers_of(reader):
+    passages = [DATA.passages[question.passage] for question in DATA.questions]
+    return reader.answer_batch([question.text for question in DATA.questions], passages)
+
+
+def test_a_reader_on_questions(reader):
     told = []
     found = calibration.calibrate(reader, DATA, lambda done, total: told.append((done, total)))
-    passages = [DATA.passages[question.passage] for question in DATA.questions]
-    answers = reader.answer_batch([question.text for question in DATA.questions], passages)
+    answers = answers_of(reader)
     right = [
         exact_match(answer.text, question.answers[0].text)
         for answer, question in zip(answers, DATA.questions, strict=True)
@@ -65,7 +75,37 @@ def test_a_reader_on_questions(monkeypatch):
     assert (found.questions, found.exact_match) == (len(DATA.questions), np.mean(right))
     mean = np.mean([answer.probability for answer in answers])
     np.testing.assert_allclose(found.before["mean_probability"], mean, rtol=1e-4)
-    assert told[-1] == (len(DATA.questions), len(DATA.questions))
+    assert told[-1][0] == told[-1][1] > len(DATA.questions)
+
+
+def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
+    reader.calibration = found = calibration.calibrate(reader, DATA)
+    assert found.temperature != pytest.approx(1)
+    mean = np.mean([answer.probability for answer in answers_of(reader)])
+    np.testing.assert_allclose(found.after["mean_probability"], mean, rtol=1e-4)
+    again = calibration.calibrate(reader, DATA)
+    assert again.temperature == found.temperature
+    np.testing.assert_allclose(again.before["mean_probability"], found.before["mean_probability"], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda content: content.pop("questions"), "found other fields"),
+        (lambda content: content.update(temperature=0.0), "found the temperature the number 0.0"),
+        (lambda content: content.update(temperature="warm"), "found the temperature the text 'warm'"),
+    ],
+)
+def test_a_damaged_file_is_told(tmp_path, change, part):
+    path = tmp_path / "calibration.json"
+    whole = calibration.Calibration(0.7, 1, 1.0, {"log_loss": 1.0}, {}, [{"coverage": 0.05, "risk": 0.0}])
+    whole.save(path)
+    assert calibration.Calibration.load(path) == whole
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=part):
+        calibration.Calibration.load(path)
 
 
 def test_questions_without_answers():

@@ -19,6 +19,7 @@ from fabir_tf.pipelines import tokenizer_parity
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.tokenizer import Tokens, tokenize
 from fabir_tf.pipelines.vocabulary import PADDING
+from fabir_tf.reader import Reader
 
 C_PROGRAM = Path(saved_model.__file__).parent / "serving" / "answer.c"
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
@@ -146,18 +147,18 @@ def test_offsets_count_code_points_and_bytes(serve):
             assert found[name] == found[f"n_best_{name}"][0]
 
 
-def test_the_temperature_is_in_the_probabilities(reader, folder, serve, tmp_path):
-    """At temperature 1 the probability is the Reader's own; at 0.7 each border's is p^(1 / 0.7), made to sum to 1."""
-    plain = tf.saved_model.load(str(export_reader(reader, tmp_path, n_best=1))).signatures["serving_default"]
+def test_the_temperature_is_in_the_probabilities(reader, serve):
+    """At 0.7 each border is as likely as p^(1 / 0.7), made to sum to 1; for the Reader, too, and what looks inside."""
     pair = "Who came?", "Ada came on Monday, and Karl on the day after."
-    question, passage = (tf.constant([text]) for text in pair)
-    probability = float(plain(question=question, passage=passage)["probability"][0])
-    np.testing.assert_allclose(probability, reader.answer(*pair).probability, rtol=1e-4)
-    seen = look_inside(reader, *pair)
-    start, end = (border.astype("float64") ** (1 / 0.7) for border in (seen.start, seen.end))
-    spans = np.outer(start / start.sum(), end / end.sum())
-    allowed = np.tril(np.triu(spans), reader.config.max_answer - 1)
+    without = Reader(reader.model, reader.vocabulary, reader.config)
+    plain = look_inside(without, *pair)
+    borders = [border.astype("float64") ** (1 / 0.7) for border in (plain.start, plain.end)]
+    start, end = (border / border.sum() for border in borders)
+    allowed = np.tril(np.triu(np.outer(start, end)), reader.config.max_answer - 1)
     np.testing.assert_allclose(float(serve([pair])["probability"][0]), allowed.max(), rtol=1e-4)
+    np.testing.assert_allclose(reader.answer(*pair).probability, allowed.max(), rtol=1e-4)
+    assert without.answer(*pair).probability != pytest.approx(allowed.max(), rel=1e-2)
+    np.testing.assert_allclose(look_inside(reader, *pair).start, start, rtol=1e-4)
 
 
 def test_one_passage_for_many_questions(serve, signatures):

@@ -170,6 +170,25 @@ def test_a_run_without_vectors_is_packed_too(commands, tiny_run, tmp_path):
     told(commands, "pack", ["--run_dir=nowhere", "--output=x"], ["nowhere", "no run"])
 
 
+def test_a_reader_packed_with_held_out_questions_keeps_its_temperature(commands, tiny_run, tmp_path):
+    packed, flags = tmp_path / "packed", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"]
+    told(commands, "pack", [*flags, "--calibration_dataset=absent.json"], ["absent.json", "no such file"])
+    assert not packed.exists()
+    done = commands("pack", *flags, f"--calibration_dataset={tiny_run.dev}")
+    assert done.status == 0, done
+    found = json.loads((packed / "calibration.json").read_text())
+    assert found["temperature"] != pytest.approx(1)
+    plain, reader = Reader.load(tiny_run.path), Reader.load(packed)
+    assert (plain.temperature, reader.temperature) == (1, found["temperature"])
+    calibrated = reader.answer(QUESTION, PASSAGE)
+    reader.calibration = None
+    assert reader.answer(QUESTION, PASSAGE).probability == plain.answer(QUESTION, PASSAGE).probability
+    assert plain.answer(QUESTION, PASSAGE).probability != pytest.approx(calibrated.probability, rel=1e-2)
+    exported = commands("export", f"--run_dir={packed}", f"--export_dir={tmp_path / 'e'}")
+    assert exported.status == 0 and f"temperature {found['temperature']:.2f}" in exported.stderr, exported
+    assert json.loads((tmp_path / "e" / "1" / "assets.extra" / "calibration.json").read_text()) == found
+
+
 def test_a_reader_of_the_package_is_known_by_its_name(run, tmp_path, monkeypatch):
     packing.pack(run.path, tmp_path / "readers" / "tiny", 4)
     monkeypatch.setattr(pretrained, "_FOLDER", tmp_path / "readers")

@@ -29,8 +29,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "calibration_dataset",
         None,
-        "Held-out questions that make the probabilities honest: a SQuAD JSON file, a TFDS name, sample, or none; when "
-        "not given, what the run set aside from its training file.",
+        "Held-out questions that make the probabilities honest: a SQuAD JSON file, a TFDS name, sample, or none, which "
+        "leaves them as the reader has them; when not given, what the run set aside from its training file. A reader "
+        "that was packed with such questions needs none.",
     )
     cli.define_data_flags()
 
@@ -39,7 +40,7 @@ def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
     run_dir = cli.needed_reader_folder(values)
     cli.expect_given(values, export_dir="the folder of the exports")
-    from fabir_tf.export.calibration import calibrate
+    from fabir_tf.calibration import calibrate
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reader import Reader
 
@@ -48,10 +49,11 @@ def main(values: flags.FlagValues) -> None:
     data = _held_out(values, run_dir)
     reader = Reader.load(run_dir, values.max_passage, values.precision)
     expect_writable(folder)
-    calibration = calibrate(reader, data, cli.show_progress) if data else None
-    if calibration:
-        cli.to_stderr(_summary(calibration))
-    export_reader(reader, folder.parent, int(folder.name), values.n_best, calibration)
+    if data:
+        reader.calibration = calibrate(reader, data, cli.show_progress)
+    if reader.calibration:
+        cli.to_stderr(reader.calibration.summary())
+    export_reader(reader, folder.parent, int(folder.name), values.n_best)
     if not (folder / "assets.extra" / WARM_UP_FILE).exists():
         cli.to_stderr("no requests to warm up with: they take the package tensorflow-serving-api")
     with naming("standard output"):
@@ -66,22 +68,16 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     places = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **places)
-    training = RunDirectory(run_dir).read_config()["training"]
+    run = RunDirectory(run_dir)
+    if run.calibration.exists():
+        return None
+    training = run.read_config()["training"]
     if training.get("eval_dataset") or not names_file(training.get("dataset", "")):
         raise UserError(
             f"--calibration_dataset is missing: the run {run_dir} has set no article aside, so name questions "
             f"that it was not trained on, or {NONE}"
         )
     return hold_out(load_dataset(training["dataset"], "train", **places))[1]
-
-
-def _summary(calibration) -> str:
-    error = "expected_calibration_error"
-    return (
-        f"{calibration.questions:,} held-out questions, {100 * calibration.exact_match:.1f} % answered exactly: "
-        f"temperature {calibration.temperature:.2f}, expected calibration error {calibration.before[error]:.3f} before "
-        f"and {calibration.after[error]:.3f} after"
-    )
 
 
 def run() -> None:

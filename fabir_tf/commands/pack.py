@@ -9,6 +9,7 @@ from absl import flags
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.files import naming
+from fabir_tf.pipelines.sources import load_dataset
 
 
 def define_flags() -> None:
@@ -22,6 +23,13 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("output", None, "Folder to write.")
     flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the commonest ones.", lower_bound=0)
+    flags.DEFINE_string(
+        "calibration_dataset",
+        None,
+        "Held-out questions that make the reader's probabilities honest: a SQuAD JSON file, a TFDS name, or sample; "
+        "when not given, they stay as the model has them.",
+    )
+    cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
@@ -29,7 +37,9 @@ def main(values: flags.FlagValues) -> None:
     cli.expect_given(values, run_dir="the folder of a trained run", output="the folder to write")
     from fabir_tf.packing import pack
 
-    folder = pack(values.run_dir, values.output, values.words, values.average_with)
+    name, places = values.calibration_dataset, cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
+    held_out = load_dataset(name, "dev", flag="--calibration_dataset", **places) if name else None
+    folder = pack(values.run_dir, values.output, values.words, values.average_with, held_out, cli.show_progress)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     with naming("standard output"):
         print(f"{folder}: {size / 1e6:.1f} MB")

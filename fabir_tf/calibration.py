@@ -1,25 +1,29 @@
 """How far a reader's probabilities can be believed, and the temperature that makes them more so."""
 
 import dataclasses
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from fabir_tf.analysis.certainty import calibration_error, certainty_bins
-from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
+from fabir_tf.pipelines.encoding import tokenise
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.json_files import read_json, shown
 from fabir_tf.pipelines.squad import SquadData
 from fabir_tf.pipelines.squad_metrics import best_over_references, exact_match
-from fabir_tf.reader import Reader
+
+if TYPE_CHECKING:
+    from fabir_tf.reader import Reader
 
 TEMPERATURES = 2.0 ** np.linspace(-2.0, 3.0, 41)
 """Those that are tried: 1/4 to 8, neighbours 9 % apart."""
 
 COVERAGES = range(5, 101, 5)
 """In percent."""
-
-CHUNK = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +46,45 @@ class Calibration:
     after: dict[str, float]
     risk_coverage: list[dict[str, float]]
 
+    def save(self, path: Path) -> None:
+        """Writes a JSON file of the attributes."""
+        write_text(path, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
 
-def calibrate(reader: Reader, data: SquadData, progress: Callable[[int, int], None] | None = None) -> Calibration:
+    @classmethod
+    def load(cls, path: Path) -> "Calibration":
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        content = read_json(path)
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(content, dict) or set(content) != names:
+            raise UserError(f"{path}: found other fields, expected those of a calibration: {', '.join(sorted(names))}")
+        temperature = content["temperature"]
+        if not isinstance(temperature, float) or not 0 < temperature < float("inf"):
+            raise UserError(f"{path}: found the temperature {shown(temperature)}, expected a number above 0")
+        return cls(**content)
+
+    def summary(self) -> str:
+        """The figures in one line."""
+        error = "expected_calibration_error"
+        return (
+            f"{self.questions:,} held-out questions, {100 * self.exact_match:.1f} % answered exactly: temperature "
+            f"{self.temperature:.2f}, expected calibration error {self.before[error]:.3f} before and "
+            f"{self.after[error]:.3f} after"
+        )
+
+
+def calibrate(reader: "Reader", data: SquadData, progress: Callable[[int, int], None] | None = None) -> Calibration:
     """Finds the temperature with which an answer's probability says best how often such answers are right.
 
     An answer is right if it equals one of the references in the official normalisation. The temperature is the one,
-    of `TEMPERATURES`, with the lowest log loss; which span is the best does not depend on it.
+    of `TEMPERATURES`, with the lowest log loss; which span is the best does not depend on it. A reader keeps to it once
+    it is its `calibration`.
 
     Args:
-        reader: a trained reader.
+        reader: a trained reader; the temperature that it has already makes no difference.
         data: questions that the reader has not been trained on; those without an answer are left out.
         progress: told (questions done, questions in all).
 
@@ -63,23 +97,16 @@ def calibrate(reader: Reader, data: SquadData, progress: Callable[[int, int], No
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 4.2 (temperature); El-Yaniv and
         Wiener 2010, On the Foundations of Noise-free Selective Classification (risk and coverage).
     """
-    asked = [question for question in data.questions if question.answers]
+    asked = tuple(question for question in data.questions if question.answers)
     if not asked:
         raise UserError(f"{data.name}: found no question with an answer, expected some to calibrate on")
-    module = RawTextReader(reader, n_best=1)
-    answer = tf.function(module.probabilities, input_signature=[*TEXT_SPECS, tf.TensorSpec([None])], autograph=False)
-    is_right, probabilities = [], []
-    for begin in range(0, len(asked), CHUNK):
-        chunk = asked[begin : begin + CHUNK]
-        passages = [data.passages[question.passage] for question in chunk]
-        texts, found = answer([question.text for question in chunk], passages, TEMPERATURES.astype(np.float32))
-        probabilities.append(found.numpy())
-        for question, text in zip(chunk, texts.numpy(), strict=True):
-            references = [reference.text for reference in question.answers]
-            is_right.append(best_over_references(exact_match, text.decode("utf-8", "replace"), references))
-        if progress:
-            progress(len(is_right), len(asked))
-    return summarise(np.array(is_right), np.concatenate(probabilities, axis=1))
+    encoded = reader.encode(tokenise(dataclasses.replace(data, questions=asked), None))
+    answers, probabilities = reader.answers_at(encoded, TEMPERATURES, progress)
+    is_right = [
+        best_over_references(exact_match, answer, [reference.text for reference in question.answers])
+        for answer, question in zip(answers, asked, strict=True)
+    ]
+    return summarise(np.array(is_right), probabilities)
 
 
 def summarise(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:
