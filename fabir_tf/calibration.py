@@ -86,7 +86,7 @@ def calibrate(reader: "Reader", data: SquadData, progress: Callable[[int, int], 
     Args:
         reader: a trained reader; the temperature that it has already makes no difference.
         data: questions that the reader has not been trained on; those without an answer are left out.
-        progress: told (questions done, questions in all).
+        progress: told (rows done, rows in all) after each batch; a long passage is read in several.
 
     Returns:
         The temperature, and what it changes.
@@ -97,16 +97,26 @@ def calibrate(reader: "Reader", data: SquadData, progress: Callable[[int, int], 
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 4.2 (temperature); El-Yaniv and
         Wiener 2010, On the Foundations of Noise-free Selective Classification (risk and coverage).
     """
-    asked = tuple(question for question in data.questions if question.answers)
-    if not asked:
-        raise UserError(f"{data.name}: found no question with an answer, expected some to calibrate on")
-    encoded = reader.encode(tokenise(dataclasses.replace(data, questions=asked), None))
+    data = answerable(data)
+    encoded = reader.encode(tokenise(data, None))
     answers, probabilities = reader.answers_at(encoded, TEMPERATURES, progress)
     is_right = [
         best_over_references(exact_match, answer, [reference.text for reference in question.answers])
-        for answer, question in zip(answers, asked, strict=True)
+        for answer, question in zip(answers, data.questions, strict=True)
     ]
     return summarise(np.array(is_right), probabilities)
+
+
+def answerable(data: SquadData) -> SquadData:
+    """The questions that have an answer.
+
+    Raises:
+        UserError: there are none.
+    """
+    asked = tuple(question for question in data.questions if question.answers)
+    if not asked:
+        raise UserError(f"{data.name}: found no question with an answer, expected some to calibrate on")
+    return dataclasses.replace(data, questions=asked)
 
 
 def summarise(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fabir_tf.calibration import calibrate
+from fabir_tf.calibration import answerable, calibrate
 from fabir_tf.checkpoint import read_weights, write_arrays
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, write_text
@@ -44,18 +44,22 @@ def pack(
             several times, to count as often.
         held_out: questions that no run was trained on, by which the packed reader's probabilities are made honest
             (`calibrate`); None leaves them as the model has them.
-        progress: told (held-out questions done, questions in all).
+        progress: as for `calibrate`.
 
     Returns:
         The folder.
 
     Raises:
-        UserError: a run is not whole or has other words or weights, or the folder holds a reader.
+        UserError: a run is not whole or has other words or weights, the folder holds a reader, or no held-out question
+            has an answer.
         WriteError: a file cannot be written.
     """
     run, packed = RunDirectory(run_dir), RunDirectory(output)
     if packed.is_started:
         raise UserError(f"{packed.path} already holds a reader: name another folder")
+    if held_out:
+        # Before anything is written.
+        held_out = answerable(held_out)
     content = run.read_config()
     vectors = load_saved_vectors(run.vocabulary)
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)

@@ -76,6 +76,9 @@ def test_a_reader_on_questions(reader):
     mean = np.mean([answer.probability for answer in answers])
     np.testing.assert_allclose(found.before["mean_probability"], mean, rtol=1e-4)
     assert told[-1][0] == told[-1][1] > len(DATA.questions)
+    reader.max_passage = 512
+    calibration.calibrate(reader, DATA, lambda done, total: told.append((done, total)))
+    assert told[-1] == (len(DATA.questions), len(DATA.questions))
 
 
 def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):

@@ -147,10 +147,13 @@ def test_offsets_count_code_points_and_bytes(serve):
             assert found[name] == found[f"n_best_{name}"][0]
 
 
-def test_the_temperature_is_in_the_probabilities(reader, serve):
+def test_the_temperature_is_in_the_probabilities(reader, serve, tmp_path):
     """At 0.7 each border is as likely as p^(1 / 0.7), made to sum to 1; for the Reader, too, and what looks inside."""
     pair = "Who came?", "Ada came on Monday, and Karl on the day after."
     without = Reader(reader.model, reader.vocabulary, reader.config)
+    exported = tf.saved_model.load(str(export_reader(without, tmp_path, n_best=1))).signatures["serving_default"]
+    found = exported(question=tf.constant(pair[:1]), passage=tf.constant(pair[1:]))
+    np.testing.assert_allclose(float(found["probability"][0]), without.answer(*pair).probability, rtol=1e-4)
     plain = look_inside(without, *pair)
     borders = [border.astype("float64") ** (1 / 0.7) for border in (plain.start, plain.end)]
     start, end = (border / border.sum() for border in borders)

@@ -173,6 +173,9 @@ def test_a_run_without_vectors_is_packed_too(commands, tiny_run, tmp_path):
 def test_a_reader_packed_with_held_out_questions_keeps_its_temperature(commands, tiny_run, tmp_path):
     packed, flags = tmp_path / "packed", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"]
     told(commands, "pack", [*flags, "--calibration_dataset=absent.json"], ["absent.json", "no such file"])
+    article = {"title": "t", "paragraphs": [{"context": PASSAGE, "qas": [{"id": "1", "question": "?", "answers": []}]}]}
+    (tmp_path / "open.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
+    told(commands, "pack", [*flags, f"--calibration_dataset={tmp_path / 'open.json'}"], ["open.json"])
     assert not packed.exists()
     done = commands("pack", *flags, f"--calibration_dataset={tiny_run.dev}")
     assert done.status == 0, done
