@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 TEMPERATURES = 2.0 ** np.linspace(-2.0, 3.0, 41)
 """Those that are tried: 1/4 to 8, neighbours 9 % apart."""
 
+FIGURES = ("mean_probability", "expected_calibration_error", "log_loss")
+"""What is measured with a temperature."""
+
 COVERAGES = range(5, 101, 5)
 """In percent."""
 
@@ -34,8 +37,7 @@ class Calibration:
         temperature: what logits are divided by.
         questions: how many there were.
         exact_match: share of right answers.
-        before, after: with temperature 1 and with the chosen one: `mean_probability`, `expected_calibration_error` (in
-            bins of equal width) and `log_loss`.
+        before, after: `FIGURES` with temperature 1 and with the chosen one; bins are of equal width.
         risk_coverage: `coverage`, a share of the questions, the surest ones, and `risk`, the share of wrong answers.
     """
 
@@ -64,6 +66,12 @@ class Calibration:
         temperature = content["temperature"]
         if not isinstance(temperature, float) or not 0 < temperature < float("inf"):
             raise UserError(f"{path}: found the temperature {shown(temperature)}, expected a number above 0")
+        for part in ("before", "after"):
+            figures = content[part]
+            if not isinstance(figures, dict) or not all(isinstance(figures.get(name), float) for name in FIGURES):
+                raise UserError(
+                    f"{path}: found {shown(figures)} as {part!r}, expected the numbers {', '.join(FIGURES)}"
+                )
         return cls(**content)
 
     def summary(self) -> str:
@@ -142,11 +150,8 @@ def summarise(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:
 
 
 def _figures(is_right: np.ndarray, probability: np.ndarray) -> dict[str, float]:
-    return {
-        "mean_probability": float(probability.mean()),
-        "expected_calibration_error": calibration_error(certainty_bins(probability, 100 * is_right)) / 100,
-        "log_loss": _log_loss(is_right, probability),
-    }
+    error = calibration_error(certainty_bins(probability, 100 * is_right)) / 100
+    return dict(zip(FIGURES, (float(probability.mean()), error, _log_loss(is_right, probability)), strict=True))
 
 
 def _log_loss(is_right: np.ndarray, probability: np.ndarray) -> float:

@@ -97,11 +97,13 @@ def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
         (lambda content: content.pop("questions"), "found other fields"),
         (lambda content: content.update(temperature=0.0), "found the temperature the number 0.0"),
         (lambda content: content.update(temperature="warm"), "found the temperature the text 'warm'"),
+        (lambda content: content["after"].pop("log_loss"), "found an object as 'after'"),
     ],
 )
 def test_a_damaged_file_is_told(tmp_path, change, part):
     path = tmp_path / "calibration.json"
-    whole = calibration.Calibration(0.7, 1, 1.0, {"log_loss": 1.0}, {}, [{"coverage": 0.05, "risk": 0.0}])
+    figures = dict.fromkeys(calibration.FIGURES, 0.5)
+    whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [{"coverage": 0.05, "risk": 0.0}])
     whole.save(path)
     assert calibration.Calibration.load(path) == whole
     content = json.loads(path.read_text())
