@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fabir_tf.calibration import answerable, calibrate
+from fabir_tf.calibration import Calibration, answerable, calibrate
 from fabir_tf.checkpoint import read_weights, write_arrays
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, write_text
@@ -43,7 +43,7 @@ def pack(
         average_with: runs that began as the same reader (`start_from`), or that this one began as; one may be named
             several times, to count as often.
         held_out: questions that no run was trained on, by which the packed reader's probabilities are made honest
-            (`calibrate`); None leaves them as the model has them.
+            (`calibrate`); None leaves them as the run has them.
         progress: as for `calibrate`.
 
     Returns:
@@ -60,6 +60,9 @@ def pack(
     if held_out:
         # Before anything is written.
         held_out = answerable(held_out)
+    # Of a mean of readers nothing is known.
+    is_known = run.calibration.exists() and not held_out and not average_with
+    calibration = Calibration.load(run.calibration) if is_known else None
     content = run.read_config()
     vectors = load_saved_vectors(run.vocabulary)
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)
@@ -73,9 +76,13 @@ def pack(
     for name in _PLACES:
         names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
         content["training"][name] = ",".join(names)
+    # One may be left of a packing that was killed.
+    packed.calibration.unlink(missing_ok=True)
     if held_out:
         config = run.read_model_config().replace(frozen_words=len(kept.words))
-        calibrate(Reader.of_files(packed, config), held_out, progress).save(packed.calibration)
+        calibration = calibrate(Reader.of_files(packed, config), held_out, progress)
+    if calibration:
+        calibration.save(packed.calibration)
     # Last, because its presence is what makes the folder a reader.
     write_text(packed.config, json.dumps(content, indent=2) + "\n")
     return packed.path

@@ -9,6 +9,7 @@ from test_bad_input import told
 from tiny import CONFIG
 
 from fabir_tf import packing, pretrained
+from fabir_tf.calibration import FIGURES, Calibration
 from fabir_tf.checkpoint import load_weights, save_weights
 from fabir_tf.models import build_model
 from fabir_tf.pipelines.errors import UserError
@@ -190,6 +191,16 @@ def test_a_reader_packed_with_held_out_questions_keeps_its_temperature(commands,
     exported = commands("export", f"--run_dir={packed}", f"--export_dir={tmp_path / 'e'}")
     assert exported.status == 0 and f"temperature {found['temperature']:.2f}" in exported.stderr, exported
     assert json.loads((tmp_path / "e" / "1" / "assets.extra" / "calibration.json").read_text()) == found
+
+
+def test_a_packed_reader_packed_again_keeps_its_temperature(run, tmp_path):
+    figures = dict.fromkeys(FIGURES, 0.5)
+    known = Calibration(1.5, 1, 1.0, figures, figures, [{"coverage": 1.0, "risk": 0.0}])
+    known.save(run.calibration)
+    assert Reader.load(packing.pack(run.path, tmp_path / "again", 5)).calibration == known
+    # The mean of two readers is another, of whose probabilities nothing is known; nor is what a killed packing left.
+    known.save(RunDirectory(tmp_path / "mean").calibration)
+    assert Reader.load(packing.pack(run.path, tmp_path / "mean", 5, [run.path])).calibration is None
 
 
 def test_a_reader_of_the_package_is_known_by_its_name(run, tmp_path, monkeypatch):
