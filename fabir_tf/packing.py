@@ -10,7 +10,7 @@ import numpy as np
 from fabir_tf.calibration import Calibration, answerable, calibrate
 from fabir_tf.checkpoint import read_weights, write_arrays
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_files, write_text
+from fabir_tf.pipelines.files import expect_writable, named_files, write_text
 from fabir_tf.pipelines.squad import SquadData
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors, save_packed_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
@@ -43,7 +43,7 @@ def pack(
         average_with: runs that began as the same reader (`start_from`), or that this one began as; one may be named
             several times, to count as often.
         held_out: questions that no run was trained on, by which the packed reader's probabilities are made honest
-            (`calibrate`); None leaves them as the run has them.
+            (`calibrate`); None leaves them as the run has them, and those of a mean as the model has them.
         progress: as for `calibrate`.
 
     Returns:
@@ -69,6 +69,9 @@ def pack(
     runs = [run, *map(RunDirectory, average_with)]
     vocabulary = Vocabulary.load(run.vocabulary, kept.words)
     weights, state = _mean_weights(runs, vectors.words)
+    expect_writable(packed.calibration)
+    # One may be left of a packing that was killed.
+    packed.calibration.unlink(missing_ok=True)
     vocabulary.save(packed.vocabulary)
     save_packed_vectors(kept, packed.vocabulary)
     write_arrays(packed.best, weights, state)
@@ -76,8 +79,6 @@ def pack(
     for name in _PLACES:
         names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
         content["training"][name] = ",".join(names)
-    # One may be left of a packing that was killed.
-    packed.calibration.unlink(missing_ok=True)
     if held_out:
         config = run.read_model_config().replace(frozen_words=len(kept.words))
         calibration = calibrate(Reader.of_files(packed, config), held_out, progress)

@@ -149,6 +149,13 @@ def test_a_run_without_a_name_is_told(commands, run, tmp_path):
     told(commands, "pack", flags, ["found an empty name", "expected the folder of a run"])
 
 
+def test_a_place_that_cannot_be_written_is_told(commands, run, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'file' / 'packed'}"]
+    told(commands, "pack", flags, ["file", "cannot be written"])
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_packed_vectors_are_within_half_a_step(tmp_path):
     table = np.random.default_rng(4).normal(size=(50, 12)).astype(np.float16)
     save_packed_vectors(WordVectors([f"w{number}" for number in range(50)], table, "x"), tmp_path)

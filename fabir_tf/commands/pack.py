@@ -27,7 +27,7 @@ def define_flags() -> None:
         "calibration_dataset",
         None,
         "Held-out questions that make the reader's probabilities honest: a SQuAD JSON file, a TFDS name, or sample; "
-        "when not given, they stay as those of --run_dir.",
+        "when not given, they stay as those of --run_dir, and those of a mean as the model has them.",
     )
     cli.define_data_flags()
 
