@@ -173,8 +173,42 @@ def test_short_passages_are_joined_with_those_like_them(tmp_path):
     assert passage_of[long] == long
 
 
+def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
+    data = write_squad(tmp_path / "train.json", ARTICLES)
+    whole = read_squad(data)
+
+    def drawn(questions: int, *more: str) -> set[str]:
+        output = f"{questions}.json"
+        flags = [f"--dataset={data}", f"--questions={questions}", f"--output={output}", *more]
+        done = run_script(tmp_path, "draw_passages", *flags)
+        assert done.returncode == 0, done.stderr
+        found = read_squad(tmp_path / output)
+        assert f"{len(found.questions)} questions about {len(found.passages)} passages" in done.stdout
+        about = [question for question in whole.questions if whole.passages[question.passage] in found.passages]
+        assert {question.id for question in found.questions} == {question.id for question in about}
+        assert questions <= len(found.questions)
+        return set(found.passages)
+
+    one, four = drawn(1), drawn(4)
+    assert len(one) == 1
+    # Each article has three questions or fewer.
+    assert one < four
+    assert drawn(1, "--seed=2") != one
+    total = len(whole.questions)
+    assert drawn(total) == set(whole.passages)
+    done = run_script(tmp_path, "draw_passages", f"--dataset={data}", f"--questions={total + 1}", "--output=more.json")
+    assert done.returncode == 2
+    assert f"--questions={total + 1}: found {total} in --dataset, expected at most as many" in done.stderr
+    assert not (tmp_path / "more.json").exists()
+
+
 @pytest.mark.parametrize(
-    ("script", "more"), [("set_aside", ["--titles=Owl", "--output=."]), ("join_passages", ["--output=train.json"])]
+    ("script", "more"),
+    [
+        ("set_aside", ["--titles=Owl", "--output=."]),
+        ("join_passages", ["--output=train.json"]),
+        ("draw_passages", ["--questions=1", "--output=train.json"]),
+    ],
 )
 def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):
     data = tmp_path / "train.json"

@@ -1,0 +1,62 @@
+"""Draws passages of a SQuAD file, with all of their questions, for a training of a given size.
+
+    python benchmarks/draw_passages.py --dataset=train.json --questions=20000 --output=twenty.json
+
+With the same seed, a smaller file's passages are among a larger one's.
+"""
+
+import json
+import random
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pipelines.squad import read_squad
+
+flags.DEFINE_string("dataset", None, "SQuAD file.")
+flags.DEFINE_string("output", None, "The file that is written.")
+flags.DEFINE_integer("questions", None, "Passages are drawn until they have this many questions.", lower_bound=1)
+flags.DEFINE_integer("seed", 1, "By which they are drawn.")
+
+
+def draw(articles: list[dict], questions: int, seed: int) -> list[dict]:
+    """The articles with none but the passages that were drawn.
+
+    Raises:
+        UserError: there are fewer questions.
+    """
+    places = [(row, column) for row, article in enumerate(articles) for column in range(len(article["paragraphs"]))]
+    random.Random(seed).shuffle(places)
+    drawn, found = set(), 0
+    for row, column in places:
+        if found >= questions:
+            break
+        drawn.add((row, column))
+        found += len(articles[row]["paragraphs"][column]["qas"])
+    if found < questions:
+        raise UserError(f"--questions={questions}: found {found:,} in --dataset, expected at most as many")
+    kept = [
+        article | {"paragraphs": [part for column, part in enumerate(article["paragraphs"]) if (row, column) in drawn]}
+        for row, article in enumerate(articles)
+    ]
+    return [article for article in kept if article["paragraphs"]]
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads, draws and writes."""
+    cli.expect_given(values, dataset="a SQuAD file", output="a file", questions="how many")
+    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
+    # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+    read_squad(values.dataset)
+    data = draw(read_json(values.dataset)["data"], values.questions, values.seed)
+    write_text(values.output, json.dumps({"version": "1.1", "data": data}, ensure_ascii=False))
+    passages = [passage for article in data for passage in article["paragraphs"]]
+    questions = sum(len(passage["qas"]) for passage in passages)
+    print(f"{values.output}: {questions:,} questions about {len(passages):,} passages of {len(data)} articles")
+
+
+if __name__ == "__main__":
+    cli.run_command(main, __doc__)
