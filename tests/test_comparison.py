@@ -58,6 +58,27 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     told(commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"])
 
 
+def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tmp_path, configs):
+    flags = [
+        f"--configs={configs[0]}",
+        f"--output={tmp_path / 'out'}",
+        f"--dataset={tiny_run.train}",
+        f"--eval_dataset={tiny_run.dev}",
+        "--epochs=1",
+        *SMALL_DATA,
+    ]
+    told(commands, "compare", [*flags, "--test_dataset=absent.json"], ["absent.json", "no such file"])
+    assert not (tmp_path / "out").exists()
+    done = commands("compare", *flags, f"--test_dataset={tiny_run.train}")
+    assert done.status == 0, done
+    run = tmp_path / "out" / "small_fabir" / "seed_1"
+    report, coverage = (json.loads((run / name).read_text()) for name in ("report.json", "coverage.json"))
+    assert report["total"] == len(read_squad(tiny_run.train).questions)
+    assert sum(coverage["eval"]["counts"].values()) == len(read_squad(tiny_run.dev).questions)
+    assert len(read_squad(tiny_run.train).questions) != len(read_squad(tiny_run.dev).questions)
+    told(commands, "compare", flags, ["plan.json", tiny_run.train, "name another"])
+
+
 def test_the_spread_over_seeds_is_told():
     row = dict.fromkeys(COLUMNS, 1.0) | {"configuration": "a", "seeds": 2, "exact_match": 50.0, "f1": 60.126}
     row |= {"exact_match_spread": 0.5, "f1_spread": 1.25, "published_f1": 75.6, "published_exact_match": 65.1}

@@ -3,8 +3,9 @@
     fabir-compare --configs=configs/fabir.flags,configs/bidaf.flags --seeds=1,2,3 --output=comparison \\
         --dataset=train.json --eval_dataset=dev.json --epochs=3
 
-Every setting of fabir-train that is given holds for all runs, whatever their own flag files say. An interrupted
-comparison goes on where it was when it is typed again; more configurations and more seeds may be added.
+Every setting of fabir-train that is given holds for all runs, whatever their own flag files say. The epoch that is kept
+of each run is chosen on --eval_dataset; with --test_dataset, the table's scores are of data that nothing was chosen on.
+An interrupted comparison goes on where it was when it is typed again; more configurations and more seeds may be added.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ from fabir_tf.configuration import as_flag
 from fabir_tf.models import MODELS
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import expect_writable
-from fabir_tf.pipelines.sources import names_file
+from fabir_tf.pipelines.sources import load_dataset, names_file
 from fabir_tf.training_config import TrainingConfig
 
 
@@ -26,6 +27,11 @@ def define_flags() -> None:
     flags.DEFINE_list("configs", [], "Flag files of fabir-train, comma-separated: a row of the table each.")
     flags.DEFINE_list("seeds", ["1"], "Each configuration is trained once with each of these.")
     flags.DEFINE_string("output", None, "Folder for the runs and the table.")
+    flags.DEFINE_string(
+        "test_dataset",
+        None,
+        "What the trained readers are scored on, when --eval_dataset, by which their epoch is chosen, is other data.",
+    )
     cli.define_setting_flags()
 
 
@@ -54,7 +60,11 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
     dataset = values.eval_dataset or values.dataset
     if not dataset or (names_file(dataset) and not values.eval_dataset):
         raise UserError("--dataset and --eval_dataset are missing: name the data that all are trained and scored on")
-    plan = Plan(configs, training_seeds(values.seeds), shared_flags(values), dataset, folder)
+    plan = Plan(configs, training_seeds(values.seeds), shared_flags(values), values.test_dataset or dataset, folder)
+    if values.test_dataset:
+        # What cannot be read is told of before hours of training.
+        folders = cli.data_options(values).tfds_folders
+        load_dataset(values.test_dataset, "dev", **folders, flag="--test_dataset", log=cli.to_stderr)
     expect_writable(folder / "plan.json")
     return plan
 
