@@ -25,6 +25,7 @@ METRICS = ("parameters", "training", "inference", "epochs", "minutes", "exact_ma
 SPREADS = ("exact_match_spread", "f1_spread")
 PUBLISHED = ("published_exact_match", "published_f1")
 COLUMNS = ("configuration", "seeds", *METRICS, *SPREADS, *PUBLISHED)
+RUN_COLUMNS = ("configuration", "seed", *METRICS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,8 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
             found[config].append(_run(plan, config, seed))
             rows = [_row(path, results) for path, results in found.items() if results]
             _write_tables(plan.folder, rows)
+            runs = [{"configuration": path.stem} | run for path, results in found.items() for run in results]
+            write_text(plan.folder / "runs.csv", csv_text(RUN_COLUMNS, runs))
     log(as_markdown(rows))
     if has_pictures():
         _draw(plan.folder / "comparison.png", rows)
@@ -105,6 +108,7 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
     seconds = sum(float(row["seconds"]) for row in history)
     epochs = len(history) - 1
     return {
+        "seed": seed,
         "parameters": _parameters(run),
         "training": _trained(run, history) / seconds if seconds else 0.0,
         "inference": scores["questions_per_second"],

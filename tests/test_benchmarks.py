@@ -202,6 +202,42 @@ def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
     assert not (tmp_path / "more.json").exists()
 
 
+def test_what_configurations_lose_is_told_with_intervals(tmp_path):
+    head = "configuration,seed,exact_match,f1"
+    more = ["fabir,1,40,52", "no_convolutional_attention,1,38,50", "2_heads,1,1,51"]
+    (tmp_path / "first.csv").write_text("\n".join([head, *more]) + "\n")
+    more = ["fabir,2,42,54", "no_convolutional_attention,2,36,48"]
+    (tmp_path / "second.csv").write_text("\n".join([head, *more]) + "\n")
+    done = run_script(tmp_path, "gains", "--runs=first.csv,second.csv")
+    assert done.returncode == 0, done.stderr
+    rows = {line.split(" | ")[0].strip("| "): line for line in done.stdout.splitlines()[2:]}
+    assert rows["fabir"] == "| fabir | 2 | 41.00 | 53.00 |  |  |  |"
+    assert rows["2_heads"] == "| 2_heads | 1 | 1.00 | 51.00 | 2.00 |  | 1.8 |"
+    cells = rows["no_convolutional_attention"].strip("| ").split(" | ")
+    assert cells[1:5] + cells[6:] == ["2", "37.00", "49.00", "4.00", "2.4"]
+    # Equal variances of 2 and two seeds each: 2 degrees of freedom, at which t is 4.303 (any table of Student's t).
+    margin = 4.303 * (2 / 2 + 2 / 2) ** 0.5
+    assert [float(bound) for bound in cells[5].split(" to ")] == pytest.approx([4 - margin, 4 + margin], abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("", "--runs is missing"),
+        ("--runs=absent.csv", "absent.csv: no such file"),
+        ("--runs=runs.csv,runs.csv", "found fabir with seed 1 a second time"),
+        ("--runs=runs.csv --against=bidaf", "--against=bidaf: expected one of fabir"),
+        ("--runs=other.csv", "other.csv: found no columns"),
+    ],
+)
+def test_runs_that_cannot_be_set_side_by_side_are_told_of(tmp_path, arguments, part):
+    (tmp_path / "runs.csv").write_text("configuration,seed,exact_match,f1\nfabir,1,40,52\n")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    done = run_script(tmp_path, "gains", *arguments.split())
+    assert done.returncode == 2
+    assert part in done.stderr
+
+
 @pytest.mark.parametrize(
     ("script", "more"),
     [

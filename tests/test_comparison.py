@@ -42,6 +42,10 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS
     assert [row["configuration"] for row in rows] == ["small_fabir", "small_bidaf"]
+    with (tmp_path / "out" / "runs.csv").open(newline="") as file:
+        runs = list(csv.DictReader(file))
+    assert [(row["configuration"], row["seed"]) for row in runs] == [("small_fabir", "1"), ("small_bidaf", "1")]
+    assert [row["f1"] for row in runs] == [row["f1"] for row in rows]
     report = json.loads((run / "report.json").read_text())
     history = list(csv.DictReader((run / "history.csv").open(newline="")))
     seconds = sum(float(row["seconds"]) for row in history)

@@ -1,0 +1,86 @@
+"""Sets what each configuration of comparisons loses against one of them beside what was published, with intervals.
+
+    pip install scipy
+    python benchmarks/gains.py --runs=comparison/runs.csv --against=fabir
+
+The interval is Welch's for the difference of two means, 95 %, from the seeds alone: there is none where either has been
+trained with a single seed. Runs of several comparisons of the same plan, separated by commas, are taken together.
+"""
+
+import csv
+import statistics
+from pathlib import Path
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.published import TABLES
+
+flags.DEFINE_list("runs", [], "The files runs.csv of fabir-compare, comma-separated.")
+flags.DEFINE_string("against", "fabir", "The configuration that the others are set against.")
+
+COLUMNS = {"configuration", "seed", "exact_match", "f1"}
+HEAD = ("", "seeds", "EM", "F1", "F1 lost", "95 % interval", "published F1 lost")
+
+
+def read_runs(paths: list[str]) -> dict[str, list[dict]]:
+    """Runs by configuration, in the files' order.
+
+    Raises:
+        UserError: a file does not exist or is another one, or a run is told of twice.
+    """
+    runs, seen = {}, set()
+    for path in paths:
+        if not Path(path).is_file():
+            raise UserError(f"--runs: {path}: no such file, expected runs.csv of fabir-compare")
+        with open(path, encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if not set(reader.fieldnames or ()) >= COLUMNS:
+                raise UserError(f"--runs: {path}: found no columns {', '.join(sorted(COLUMNS))}, expected runs.csv")
+            rows = list(reader)
+        for row in rows:
+            name = (row["configuration"], row["seed"])
+            if name in seen:
+                raise UserError(f"--runs: {path}: found {name[0]} with seed {name[1]} a second time")
+            seen.add(name)
+            runs.setdefault(name[0], []).append({key: float(row[key]) for key in ("exact_match", "f1")})
+    return runs
+
+
+def interval(first: list[float], second: list[float]) -> tuple[float, float] | None:
+    """Welch's 95 % interval for the mean of `first` less that of `second`; None where one of them has no spread."""
+    from scipy.stats import ttest_ind
+
+    if min(len(first), len(second)) < 2:
+        return None
+    found = ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    return found.low, found.high
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads, sets side by side and prints."""
+    cli.expect_given(values, runs="the files runs.csv")
+    runs = read_runs(values.runs)
+    if values.against not in runs:
+        raise UserError(f"--against={values.against}: expected one of {', '.join(runs)}")
+    best = [run["f1"] for run in runs[values.against]]
+    published = {row.name: row.f1 for row in TABLES[6]}
+    table = [HEAD, ["---"] * len(HEAD)]
+    for name, found in runs.items():
+        scores = [run["f1"] for run in found]
+        means = [statistics.mean(run[metric] for run in found) for metric in ("exact_match", "f1")]
+        cells = [name, str(len(found)), *(f"{mean:.2f}" for mean in means), "", "", ""]
+        if name != values.against:
+            cells[4] = f"{statistics.mean(best) - means[1]:.2f}"
+            bounds = interval(best, scores)
+            cells[5] = f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else ""
+            if name in published and values.against in published:
+                cells[6] = f"{published[values.against] - published[name]:.1f}"
+        table.append(cells)
+    for cells in table:
+        print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    cli.run_command(main, __doc__)
