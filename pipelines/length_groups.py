@@ -21,7 +21,7 @@ class LengthGroups:
     Args:
         lengths: int array `(examples,)`, tokens of each example's passage.
         batch_size: examples in a batch: at most, or where several stay together, about as many.
-        groups: number of groups; fewer where a group would not fill one batch.
+        groups: number of groups; fewer where batches would be left half empty.
         seed: of the order.
         together: int array `(examples,)`; examples of the same number have the same length and stay in one batch. None
             lets all part.
@@ -45,10 +45,12 @@ class LengthGroups:
         together = np.arange(len(lengths)) if together is None else together
         order = np.lexsort((together, lengths))
         borders = np.flatnonzero(np.diff(together[order])) + 1
-        count = max(1, min(groups, len(lengths) // batch_size))
+        batches = max(1, -(-len(lengths) // batch_size))
+        # A group that holds a little more than one batch would make two of half the size.
+        most = -(-batches // groups)
         # Groups of blocks, a block being the examples that stay together.
-        self._groups = [group for group in _cut(np.split(order, borders), count) if group]
-        self._cuts = [_number_of_batches(group, batch_size) for group in self._groups]
+        self._groups = [group for group in _cut(np.split(order, borders), -(-batches // most)) if group]
+        self._cuts = [min(_number_of_batches(group, batch_size), most) for group in self._groups]
 
     @property
     def batches_per_epoch(self) -> int:

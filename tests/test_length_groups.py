@@ -42,7 +42,7 @@ def test_every_example_is_in_one_batch_of_an_epoch(lengths, batch_size, groups, 
     assert all(1 <= len(batch) <= batch_size for batch in batches)
 
 
-@pytest.mark.parametrize(("batch_size", "groups"), [(4, 5), (7, 3), (10, 10), (3, 1), (103, 1), (1, 4)])
+@pytest.mark.parametrize(("batch_size", "groups"), [(4, 5), (7, 3), (11, 10), (3, 1), (103, 1), (1, 4)])
 def test_a_batch_lies_inside_a_group_and_groups_are_of_equal_population(batch_size, groups):
     borders = group_borders(len(LENGTHS), groups)
     sizes = {group: [] for group in range(groups)}
@@ -61,9 +61,9 @@ def test_a_batch_lies_inside_a_group_and_groups_are_of_equal_population(batch_si
 
 @pytest.mark.parametrize(
     ("examples", "batch_size", "groups", "expected"),
-    [(103, 10, 30, 10), (103, 60, 30, 1), (103, 104, 30, 1), (103, 3, 30, 30), (103, 4, 30, 25), (5, 5, 2, 1)],
+    [(103, 10, 30, 11), (103, 60, 30, 2), (103, 104, 30, 1), (103, 3, 30, 18), (103, 4, 30, 26), (5, 5, 2, 1)],
 )
-def test_small_data_has_fewer_groups_so_that_each_fills_a_batch(examples, batch_size, groups, expected):
+def test_small_data_has_fewer_groups_so_that_batches_are_full(examples, batch_size, groups, expected):
     lengths = LENGTHS[:examples]
     ranks = np.argsort(np.argsort(lengths))
     borders = group_borders(examples, expected)
@@ -73,6 +73,17 @@ def test_small_data_has_fewer_groups_so_that_each_fills_a_batch(examples, batch_
         assert len(spanned) == 1
     sizes = np.diff(borders)
     assert order.batches_per_epoch == sum(-(-size // batch_size) for size in sizes)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("examples", [32, 33, 946, 1000, 2300, 19975])
+def test_no_data_leaves_batches_half_empty(examples, together):
+    """Of 946 questions, groups of one batch and a little more made 47 batches where 30 suffice."""
+    blocks = np.arange(examples) // 5 if together else None
+    lengths = np.random.default_rng(6).integers(20, 400, examples)
+    order = LengthGroups(lengths if blocks is None else lengths[blocks], 32, 30, together=blocks)
+    fewest = -(-examples // 32)
+    assert fewest <= order.batches_per_epoch <= 1.07 * fewest
 
 
 def test_the_order_is_a_function_of_seed_and_epoch_alone():
