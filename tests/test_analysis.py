@@ -4,6 +4,8 @@ import csv
 import json
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -260,3 +262,13 @@ def test_mistakes_are_told(commands, tiny_run, tmp_path):
     looking = [f"--run_dir={tiny_run.path}", "--question_id=none"]
     told(commands, "analyze", [data, out, *looking], ["--question_id=none", "no such question"])
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_without_matplotlib_to_look_inside_is_refused_in_one_sentence(tmp_path):
+    hidden = "import sys; sys.modules['matplotlib'] = None; from fabir_tf.commands import analyze; analyze.run()"
+    flags = ["--dataset=sample", "--model=fabir-base", "--question_id=sample-005-1", f"--output={tmp_path / 'out'}"]
+    done = subprocess.run([sys.executable, "-c", hidden, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("matplotlib") == 1
+    assert done.stderr.splitlines()[-1].startswith("error: --question_id: ")
+    assert not (tmp_path / "out").exists()

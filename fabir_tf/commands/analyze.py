@@ -49,9 +49,9 @@ def main(values: flags.FlagValues) -> None:
     answers = {name: read_answers(path) for name, path in named.items()}
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
-    if not has_pictures():
-        cli.to_stderr(NO_PICTURES)
     if answers:
+        if not has_pictures():
+            cli.to_stderr(NO_PICTURES)
         judged = [judge(name, data, found) for name, found in answers.items()]
         rows = write_analysis(folder, tokenise(data, options.cache_dir, cli.to_stderr), judged, values.errors)
         for row in rows[: len(judged)]:
@@ -69,6 +69,8 @@ def _expect_flags(values: flags.FlagValues, reader_folder: str | None) -> None:
         raise UserError("--run_dir (or --model) and --question_id go together, found one of them")
     if not values.predictions_files and not values.question_id:
         raise UserError("expected --predictions_files, or --run_dir (or --model) with --question_id, found neither")
+    if values.question_id and not has_pictures():
+        raise UserError(f"--question_id: {NO_PICTURES}")
 
 
 def _named(text: str) -> tuple[str, str]:
