@@ -228,10 +228,17 @@ def test_what_configurations_lose_is_told_with_intervals(tmp_path):
         ("--runs=runs.csv,runs.csv", "found fabir with seed 1 a second time"),
         ("--runs=runs.csv --against=bidaf", "--against=bidaf: expected one of fabir"),
         ("--runs=other.csv", "other.csv: found no columns"),
+        ("--runs=heading.csv", "heading.csv: found no runs, expected a line for each"),
+        ("--runs=blank.csv", "blank.csv: fabir with seed 2: f1 is '', expected a number"),
+        ("--runs=short.csv", "short.csv: fabir with seed 2: f1 is None, expected a number"),
     ],
 )
 def test_runs_that_cannot_be_set_side_by_side_are_told_of(tmp_path, arguments, part):
-    (tmp_path / "runs.csv").write_text("configuration,seed,exact_match,f1\nfabir,1,40,52\n")
+    head = "configuration,seed,exact_match,f1\n"
+    (tmp_path / "runs.csv").write_text(head + "fabir,1,40,52\n")
+    (tmp_path / "heading.csv").write_text(head)
+    (tmp_path / "blank.csv").write_text(head + "fabir,1,40,52\nfabir,2,40,\n")
+    (tmp_path / "short.csv").write_text(head + "fabir,1,40,52\nfabir,2,40\n")
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     done = run_script(tmp_path, "gains", *arguments.split())
     assert done.returncode == 2
