@@ -50,7 +50,7 @@ def run(doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[A
             content = {"machine": _machine(), "settings": _settings(values), "found": found}
             write_text(values.json_file, json.dumps(content, indent=2) + "\n")
         if values.picture:
-            figure = _figure()
+            figure = new_figure()
             draw(figure, found)
             figure.savefig(values.picture, dpi=120)
 
@@ -61,23 +61,29 @@ def run(doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[A
 
 def _check_outputs(values: flags.FlagValues) -> None:
     """Finds what would spoil the end of a long measurement before it begins."""
-    from fabir_tf.pipelines.errors import UserError
     from fabir_tf.pipelines.files import expect_writable
 
     for path in (values.json_file, values.picture):
         if path:
             expect_writable(path)
-    if not values.picture:
-        return
+    if values.picture:
+        expect_picture(values.picture)
+
+
+def expect_picture(path: str) -> None:
+    """Raises UserError unless a picture can be drawn there."""
+    from fabir_tf.pipelines.errors import UserError
+
     try:
-        endings = _figure().canvas.get_supported_filetypes()
+        endings = new_figure().canvas.get_supported_filetypes()
     except ImportError:
         raise UserError('--picture needs matplotlib: pip install "fabir_tf[plot]"') from None
-    if Path(values.picture).suffix[1:].lower() not in endings:
-        raise UserError(f"--picture={values.picture}: expected a name that ends in one of {', '.join(endings)}")
+    if Path(path).suffix[1:].lower() not in endings:
+        raise UserError(f"--picture={path}: expected a name that ends in one of {', '.join(endings)}")
 
 
-def _figure():
+def new_figure():
+    """A matplotlib figure that no window shows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -7,11 +7,10 @@ The interval is Welch's for the difference of two means, 95 %, from the seeds al
 trained with a single seed. Runs of several comparisons of the same plan, separated by commas, are taken together.
 """
 
-import csv
 import statistics
-from pathlib import Path
 
 from absl import flags
+from runs import read_runs
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.errors import UserError
@@ -20,47 +19,7 @@ from fabir_tf.published import TABLES
 flags.DEFINE_list("runs", [], "The files runs.csv of fabir-compare, comma-separated.")
 flags.DEFINE_string("against", "fabir", "The configuration that the others are set against.")
 
-COLUMNS = {"configuration", "seed", "exact_match", "f1"}
 HEAD = ("", "seeds", "EM", "F1", "F1 lost", "95 % interval", "published F1 lost")
-
-
-def read_runs(paths: list[str]) -> dict[str, list[dict]]:
-    """Runs by configuration, in the files' order.
-
-    Raises:
-        UserError: a file does not exist, is another one or empty, a run is told of twice, or a score is no number.
-    """
-    runs, seen = {}, set()
-    for path in paths:
-        if not Path(path).is_file():
-            raise UserError(f"--runs: {path}: no such file, expected runs.csv of fabir-compare")
-        with open(path, encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if not set(reader.fieldnames or ()) >= COLUMNS:
-                raise UserError(f"--runs: {path}: found no columns {', '.join(sorted(COLUMNS))}, expected runs.csv")
-            rows = list(reader)
-        if not rows:
-            raise UserError(f"--runs: {path}: found no runs, expected a line for each")
-        for row in rows:
-            name = (row["configuration"], row["seed"])
-            if name in seen:
-                raise UserError(f"--runs: {path}: found {name[0]} with seed {name[1]} a second time")
-            seen.add(name)
-            runs.setdefault(name[0], []).append({key: read_score(path, row, key) for key in ("exact_match", "f1")})
-    return runs
-
-
-def read_score(path: str, row: dict, key: str) -> float:
-    """The score `key` of a run.
-
-    Raises:
-        UserError: it is not a number.
-    """
-    try:
-        return float(row[key])
-    except (TypeError, ValueError):
-        name = f"{row['configuration']} with seed {row['seed']}"
-        raise UserError(f"--runs: {path}: {name}: {key} is {row[key]!r}, expected a number") from None
 
 
 def interval(first: list[float], second: list[float]) -> tuple[float, float] | None:

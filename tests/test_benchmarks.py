@@ -245,6 +245,62 @@ def test_runs_that_cannot_be_set_side_by_side_are_told_of(tmp_path, arguments, p
     assert part in done.stderr
 
 
+def test_more_questions_are_expected_to_help_by_a_power_law(tmp_path):
+    import numpy as np
+
+    questions = [1000, 2000, 4000, 8000]
+    missing = np.array([80.0, 57.0, 41.0, 27.0])
+    tables = []
+    for number, part in zip(questions, missing, strict=True):
+        table = f"configuration,seed,exact_match,f1\nbidaf,1,0,1\nfabir,1,5,{100 - part}\n"
+        (tmp_path / f"{number}.csv").write_text(table)
+        tables.append(f"{number}={number}.csv")
+    # In any order of the sizes.
+    runs = f"--runs={','.join(reversed(tables))}"
+    done = run_script(tmp_path, "training_sizes", runs, "--expect=16000", "--picture=sizes.png")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[2:6:3] == [
+        "| fabir | 1,000 | 1 | 5.00 | 20.00 | 20.00 |",
+        "| fabir | 8,000 | 1 | 5.00 | 73.00 | 73.00 |",
+    ]
+    assert (tmp_path / "sizes.png").read_bytes().startswith(b"\x89PNG")
+    # The normal equations of log(missing) = a + b log2(questions / 1000), and Student's t by any table: 4.303, 12.706.
+    for end, target, student in ((4, 4, 4.303), (3, 3, 12.706)):
+        design = np.stack([np.ones(end), np.arange(end)], axis=1)
+        inverse = np.linalg.inv(design.T @ design)
+        law = inverse @ design.T @ np.log(missing[:end])
+        rest = np.log(missing[:end]) - design @ law
+        at = np.array([1.0, target])
+        margin = student * math.sqrt(rest @ rest / (end - 2) * (1 + at @ inverse @ at))
+        expected = [100 - math.exp(at @ law + part) for part in (0, margin, -margin)]
+        (line,) = [line for line in lines if line.startswith(f"Expected at {questions[-1] * 2 ** (end - 3):,}")]
+        shown = line.split(": ", 1)[1].split("; ")[0].removeprefix("F1 ").rstrip(".)").replace(" (", " to ")
+        assert [float(number) for number in shown.split(" to ")] == pytest.approx(expected, abs=0.006)
+        if end == len(questions):
+            assert f"falls by {1 - math.exp(law[1]):.1%} whenever" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("", "--runs is missing"),
+        ("--runs=runs.csv", "found 'runs.csv', expected QUESTIONS=FILE"),
+        ("--runs=0=runs.csv", "found '0=runs.csv', expected QUESTIONS=FILE"),
+        ("--runs=10=absent.csv", "absent.csv: no such file"),
+        ("--runs=10=runs.csv,20=runs.csv", "fabir: found runs of 10, 20 questions, expected 4 sizes or more"),
+        ("--runs=10=runs.csv --configurations=bidaf", "bidaf: found runs of no questions"),
+        ("--runs=10=all.csv,20=runs.csv,30=runs.csv,40=runs.csv", "fabir: found an F1 of 100.0, expected 0 to less"),
+    ],
+)
+def test_sizes_that_tell_nothing_are_told_of(tmp_path, arguments, part):
+    for name, f1 in (("runs", 50), ("all", 100)):
+        (tmp_path / f"{name}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,40,{f1}\n")
+    done = run_script(tmp_path, "training_sizes", *arguments.split())
+    assert done.returncode == 2
+    assert part in done.stderr
+
+
 @pytest.mark.parametrize(
     ("script", "more"),
     [
