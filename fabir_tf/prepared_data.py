@@ -4,8 +4,8 @@
       config.json     the settings that decide what is in the data; its presence makes the folder prepared data
       vocabulary/     trained words and characters, the frozen vectors and their words
       coverage.json   what became of every question
-      train/*.npy     the rows that are trained on: `EncodedRows`, the first and last token of each answer, and what a
-                      teacher takes for these
+      train/*.npy     the rows that are trained on: `EncodedRows`, the first and last token of each answer, and what
+                      teachers take for these
       eval/           texts and tokens of what is scored after each epoch
 
 To train from it takes Keras with one of its backends, and neither TensorFlow nor NLTK.
@@ -25,12 +25,12 @@ from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.alignment import measure_coverage
 from fabir_tf.pipelines.encoding import EncodedData, TokenisedData, encode, load_texts, save_texts, tokenise
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, replacing, write_text
+from fabir_tf.pipelines.files import expect_writable, named_files, replacing, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.pipelines.rows import EncodedRows, Rows, encode_rows
 from fabir_tf.pipelines.sources import load_dataset, names_file
 from fabir_tf.pipelines.squad import Answer, Question, SquadData, check_offsets, hold_out
-from fabir_tf.pipelines.teacher_borders import TeacherBorders
+from fabir_tf.pipelines.teacher_borders import TeacherBorders, mean_opinion
 from fabir_tf.pipelines.vectors import WordVectors, expect_dimension, load_saved_vectors, load_vectors, save_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
 from fabir_tf.run_directory import reader_directory
@@ -63,8 +63,8 @@ class PreparedData:
         vocabulary: the ids.
         rows: the questions that are trained on.
         borders: int64 `(rows, 2)`, first and last token of each answer.
-        opinion: float32 `(rows, 2, 2 * PLACES)`, what a teacher takes for these (`TeacherBorders.of`); without a
-            teacher `(rows, 2, 0)`.
+        opinion: float32 `(rows, 2, 2 * places)`, what teachers take for these (`mean_opinion`); without a teacher
+            `(rows, 2, 0)`.
         eval_encoded: what is scored after each epoch.
         coverage: what became of every question.
         summary: the same in a few words; empty where it was told before.
@@ -284,8 +284,11 @@ def _opinion(teacher: str, tokenised: TokenisedData, rows: Rows) -> np.ndarray:
     if not teacher:
         return np.zeros((len(rows.questions), 2, 0), np.float32)
     ids = [tokenised.data.questions[number].id for number in rows.questions]
+    paths = named_files(teacher)
+    if "" in paths:
+        raise UserError(f"--teacher={teacher}: found an empty name, expected files of teachers' borders (fabir-teach)")
     # Passages are trained on whole or not at all.
-    return TeacherBorders.load(teacher).of(ids, rows.lengths)
+    return mean_opinion([TeacherBorders.load(path).of(ids, rows.lengths) for path in paths])
 
 
 def _fingerprint(data: SquadData) -> str:

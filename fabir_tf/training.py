@@ -146,8 +146,8 @@ def targets_of(
     Args:
         rows: what is trained on.
         borders: int `(rows, 2)`, first and last token of each answer.
-        opinion: float32 `(rows, 2, 2 * places)`, a teacher's, from `TeacherBorders.of`; None or empty without one.
-        share: of the targets, the teacher's.
+        opinion: float32 `(rows, 2, 2 * places)`, the teachers', from `mean_opinion`; None or empty without one.
+        share: of the targets, the teachers'.
 
     Returns:
         An array for each of the model's outputs: int `(rows, 2)`, or with a teacher float32 `(rows, 2 + 2 * places)`.

@@ -80,7 +80,9 @@ class TrainingConfig(Config):
     smoothing_amount: float = setting(0.1, "Probability moved off the true border", low=0.0, high=0.99)
     smoothing_deviation: float = setting(1.0, "Standard deviation of the Gaussian smoothing, in tokens", low=1e-3)
     teacher: str = setting(
-        "", "File of a teacher's start and end probabilities (fabir-teach), to learn from beside the true answers"
+        "",
+        "File of a teacher's start and end probabilities (fabir-teach), to learn from beside the true answers; "
+        "several, separated by commas, teach their mean",
     )
     teacher_share: float = setting(
         0.5, "Share of the targets that is the teacher's, where it has an opinion", low=0.0, high=1.0

@@ -128,5 +128,21 @@ class TeacherBorders:
         return opinion
 
 
+def mean_opinion(opinions: Sequence[np.ndarray]) -> np.ndarray:
+    """What several teachers think of the same questions: of each, the mean of those that have an opinion of it.
+
+    Args:
+        opinions: float32 `(questions, 2, 2 * PLACES)` of each teacher, from `TeacherBorders.of`.
+
+    Returns:
+        Float32 `(questions, 2, 2 * PLACES * teachers)`: the places of all, then their probabilities; a place may come
+        several times. Nothing but zeros for a question that no teacher has an opinion of.
+    """
+    places, probabilities = zip(*(np.split(opinion, 2, axis=-1) for opinion in opinions), strict=True)
+    heard = sum(part.any(axis=-1, keepdims=True).astype(np.float32) for part in probabilities)
+    weighted = [part / np.maximum(heard, 1) for part in probabilities]
+    return np.concatenate([*places, *weighted], axis=-1)
+
+
 def _filled(values: np.ndarray) -> np.ndarray:
     return np.pad(values, (0, PLACES - len(values)))

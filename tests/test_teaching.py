@@ -12,7 +12,7 @@ from fabir_tf.border_loss import BorderLoss, border_targets, taught_targets
 from fabir_tf.pipelines.encoding import TokenisedData, tokenise_texts
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.rows import EncodedRows
-from fabir_tf.pipelines.teacher_borders import PLACES, TeacherBorders
+from fabir_tf.pipelines.teacher_borders import PLACES, TeacherBorders, mean_opinion
 from fabir_tf.teaching import teach
 from fabir_tf.training import targets_of
 
@@ -75,6 +75,27 @@ def test_questions_are_found_by_their_ids(opinions):
         borders.of(["q1"], np.array([6]))
     with pytest.raises(UserError, match="none of the questions"):
         borders.of(["other"], np.array([6]))
+
+
+def test_several_teachers_count_alike_where_they_have_an_opinion(opinions):
+    """The first knows q0 and q1, the second q1 and q2, none knows the last question."""
+    ids, lengths = ["q0", "q1", "q2", "other"], np.array([30, 5, PLACES, 9])
+    other = [(name, distribution(len(start)), distribution(len(end))) for name, start, end in opinions]
+    known = [dict((name, both) for name, *both in opinions[:2]), dict((name, both) for name, *both in other[1:3])]
+    teachers = [TeacherBorders.collect((name, *both) for name, both in part.items()) for part in known]
+    found = mean_opinion([teacher.of(ids, lengths) for teacher in teachers])
+    assert found.shape == (4, 2, 4 * PLACES) and not found[3].any()
+    for row, (name, length) in enumerate(zip(ids[:3], lengths, strict=False)):
+        for border in range(2):
+            parts = [part[name][border].astype(np.float64) for part in known if name in part]
+            expected = np.zeros(length)
+            for part in parts:
+                best = np.argsort(-part)[:PLACES]
+                expected[best] += part[best] / part[best].sum() / len(parts)
+            places, probabilities = np.split(found[row, border], 2)
+            np.testing.assert_allclose(
+                np.bincount(places.astype(int), probabilities, minlength=length), expected, rtol=1e-5, atol=1e-7
+            )
 
 
 # === The loss ===
@@ -188,8 +209,9 @@ def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     told(commands, "teach", [*flags, "--cache_dir="], [f"--output={teacher}", "exists"])
     told(commands, "teach", flags[1:], ["--run_dirs is missing"])
     told(commands, "teach", ["--run_dirs=a,,b", *flags[1:]], ["--run_dirs=a,,b", "an empty name"])
-    other = [f"--teacher={tmp_path / 'nowhere.npz'}", f"--run_dir={tmp_path / 'new'}"]
-    told(commands, "train", [*learning, *other], ["nowhere.npz", "no such file"])
+    missing, new = tmp_path / "nowhere.npz", f"--run_dir={tmp_path / 'new'}"
+    told(commands, "train", [*learning, new, f"--teacher={teacher},{missing}"], ["nowhere.npz", "no such file"])
+    told(commands, "train", [*learning, new, f"--teacher={teacher},"], [f"--teacher={teacher},", "an empty name"])
 
 
 def test_keras_restores_the_loss():
