@@ -48,8 +48,8 @@ def taught_targets(targets, opinion):
 
     Args:
         targets: float32 tensor `(batch, width)`, from `border_targets`.
-        opinion: float32 tensor `(batch, 2 * places)`: tokens, then the probability that each of them is given. Their
-            sum is the teacher's share; 0 leaves the targets as they are.
+        opinion: float32 tensor `(batch, 2 * places)`: tokens, then the probability that each of them is given; what a
+            token is given several times adds up. Their sum is the teacher's share; 0 leaves the targets as they are.
 
     Returns:
         Float32 tensor `(batch, width)`; each row sums to 1.
