@@ -23,12 +23,14 @@ class TeacherBorders:
         lengths: int32 `(questions,)`, tokens of each question's passage.
         places: int32 `(questions, 2, PLACES)`, the likeliest first tokens, and the likeliest last ones.
         probabilities: float32 `(questions, 2, PLACES)`; they sum to 1 for each border.
+        source: where they come from, for messages.
     """
 
     ids: tuple[str, ...]
     lengths: np.ndarray
     places: np.ndarray
     probabilities: np.ndarray
+    source: str = "the teacher"
 
     @classmethod
     def collect(cls, opinions: Iterable[tuple[str, np.ndarray, np.ndarray]]) -> "TeacherBorders":
@@ -98,7 +100,8 @@ class TeacherBorders:
             raise UserError(f"{path}: found a folder, expected a file of a teacher's borders (fabir-teach)") from None
         except (OSError, ValueError, KeyError) as error:
             raise UserError(f"{path}: found a damaged file ({error}), expected a teacher's borders") from None
-        return cls(ids, lengths.astype(np.int32), places.astype(np.int32), probabilities.astype(np.float32))
+        kept = (lengths.astype(np.int32), places.astype(np.int32), probabilities.astype(np.float32))
+        return cls(ids, *kept, source=str(path))
 
     def of(self, ids: Sequence[str], lengths: np.ndarray) -> np.ndarray:
         """The opinion of given questions, as `fabir_tf.border_loss.BorderLoss` takes it.
@@ -117,12 +120,12 @@ class TeacherBorders:
         rows = {identifier: row for row, identifier in enumerate(self.ids)}
         found = np.array([rows.get(identifier, -1) for identifier in ids], np.int64)
         if not (found >= 0).any():
-            raise UserError("--teacher: found borders for none of the questions that are trained on")
+            raise UserError(f"{self.source}: found borders for none of the questions that are trained on")
         other = np.flatnonzero((found >= 0) & (self.lengths[found] != lengths))
         if len(other):
             expected = f"{lengths[other[0]]} tokens, as in the data"
             told = f"question {ids[other[0]]!r} with a passage of {self.lengths[found[other[0]]]} tokens"
-            raise UserError(f"--teacher: found {told}, expected {expected}")
+            raise UserError(f"{self.source}: found {told}, expected {expected}")
         opinion = np.concatenate([self.places, self.probabilities], axis=-1, dtype=np.float32)[found]
         opinion[found < 0] = 0.0
         return opinion

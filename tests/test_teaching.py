@@ -212,6 +212,9 @@ def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     missing, new = tmp_path / "nowhere.npz", f"--run_dir={tmp_path / 'new'}"
     told(commands, "train", [*learning, new, f"--teacher={teacher},{missing}"], ["nowhere.npz", "no such file"])
     told(commands, "train", [*learning, new, f"--teacher={teacher},"], [f"--teacher={teacher},", "an empty name"])
+    others = tmp_path / "others.npz"
+    TeacherBorders.collect([("another", distribution(9), distribution(9))]).save(others)
+    told(commands, "train", [*learning, new, f"--teacher={teacher},{others}"], [f"{others}: ", "none of the questions"])
 
 
 def test_keras_restores_the_loss():
