@@ -82,15 +82,21 @@ def expect_writable(path: str | os.PathLike) -> None:
     """Finds out before a long work, and not after it, whether a file can be written.
 
     Args:
-        path: the file; its folder is made if it is missing, the file itself is left as it is.
+        path: the file; it and its folder are left as they are.
 
     Raises:
         WriteError: the folder or file cannot be written.
     """
     path = Path(path)
-    if not _is_special(path):
-        with _beside(path) as (temporary, _):
-            temporary.touch()
+    if _is_special(path):
+        return
+    made = [folder for folder in path.parents if not folder.exists()]
+    with _beside(path) as (temporary, _):
+        temporary.touch()
+    # What is refused before anything is written leaves no empty folders; another process may be using them by now.
+    with contextlib.suppress(OSError):
+        for folder in made:
+            folder.rmdir()
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:

@@ -116,9 +116,9 @@ def test_a_closed_pipe_is_left_as_it_is():
 def test_asking_whether_a_file_can_be_written_changes_nothing(tmp_path):
     (tmp_path / "file").write_text("old")
     expect_writable(tmp_path / "file")
-    expect_writable(tmp_path / "new" / "file")
+    expect_writable(tmp_path / "new" / "newer" / "file")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
     assert contents_of(tmp_path) == {"file": b"old"}
-    assert not list((tmp_path / "new").iterdir())
 
 
 def test_arrays_are_read_whole_or_refused_whatever_byte_is_wrong(tmp_path):
