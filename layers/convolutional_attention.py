@@ -47,6 +47,7 @@ class ConvolutionalAttention(keras.layers.Layer):
             values of the queries' (each is Xavier's by itself), and the kernel as one that changes nothing. Begun
             apart, as published, the two projections have to find each other first. Needs queries and keys of like
             features.
+        sublayer_start: factor of W_O's first values: the smaller, the closer to 0 the output begins.
         dropout: share of the weights dropped in training.
 
     Call arguments:
@@ -78,6 +79,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         depthwise: bool = False,
         softmax_axis: str = "key",
         matching_start: bool = False,
+        sublayer_start: float = 1.0,
         dropout: float = 0.0,
         **kwargs,
     ):
@@ -91,6 +93,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         self.depthwise = depthwise
         self.softmax_axis = softmax_axis
         self.matching_start = matching_start
+        self.sublayer_start = sublayer_start
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
 
@@ -112,7 +115,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         self.query_map = self._dense("query", queries_shape, features, initializer)
         self.key_map = self._dense("key", keys_shape, features, initializer if self.matching_start else None)
         self.value_map = self._dense("value", values_shape, value_features)
-        self.output_map = self._dense("output", values_shape, value_features)
+        self.output_map = self._output_map("output", values_shape)
         if self.kernel_size is not None:
             outputs = 1 if self.depthwise else self.num_heads
             self.kernel = self.add_weight(
@@ -223,6 +226,9 @@ class ConvolutionalAttention(keras.layers.Layer):
         borders = [(size // 2, size // 2) for size in (height, width)]
         return ops.pad(centre[None, None], (*borders, (0, 0), (0, 0)))
 
+    def _output_map(self, name, values_shape):
+        return self._dense(name, values_shape, values_shape[-1], GlorotUniform(gain=self.sublayer_start))
+
     def _dense(self, name, input_shape, units, initializer=None):
         initializer = initializer or GlorotUniform()
         dense = Dense(units, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
@@ -239,5 +245,6 @@ class ConvolutionalAttention(keras.layers.Layer):
             "depthwise": self.depthwise,
             "softmax_axis": self.softmax_axis,
             "matching_start": self.matching_start,
+            "sublayer_start": self.sublayer_start,
             "dropout": self.dropout,
         }

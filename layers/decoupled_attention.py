@@ -17,7 +17,8 @@ class DecoupledAttention(ConvolutionalAttention):
     Masking: explicit, `mask`; see `ConvolutionalAttention`.
 
     Args:
-        num_heads, kernel_size, depthwise, dropout: as in `ConvolutionalAttention`; the softmax is over the keys.
+        num_heads, kernel_size, depthwise, sublayer_start, dropout: as in `ConvolutionalAttention`; the softmax is over
+            the keys.
 
     Call arguments:
         embeddings: float tensor `(batch, length, d_input)`.
@@ -37,7 +38,7 @@ class DecoupledAttention(ConvolutionalAttention):
     def build(self, embeddings_shape, wide_encodings_shape, encodings_shape):
         super().build(embeddings_shape, embeddings_shape, embeddings_shape)
         self.encoding_value_map = self._dense("encoding_value", encodings_shape, encodings_shape[-1])
-        self.encoding_output_map = self._dense("encoding_output", encodings_shape, encodings_shape[-1])
+        self.encoding_output_map = self._output_map("encoding_output", encodings_shape)
 
     def call(self, embeddings, wide_encodings, encodings, mask, training=None):
         x = embeddings + wide_encodings

@@ -24,7 +24,7 @@ class DecoupledEncoder(keras.layers.Layer):
         output_dim: d_model, the size of the encodings that are returned.
         min_frequency, first_position: of `PositionEncoding`.
         encoding_dropout: share of the position encodings' values dropped before the attention.
-        num_heads, kernel_size, depthwise, attention_dropout: of `DecoupledAttention`.
+        num_heads, kernel_size, depthwise, sublayer_start, attention_dropout: of `DecoupledAttention`.
         dropout: share of the attention's output dropped.
 
     Call arguments:
@@ -50,6 +50,7 @@ class DecoupledEncoder(keras.layers.Layer):
         num_heads: int = 4,
         kernel_size: tuple[int, int] | None = (1, 5),
         depthwise: bool = False,
+        sublayer_start: float = 1.0,
         attention_dropout: float = 0.0,
         dropout: float = 0.0,
         **kwargs,
@@ -61,7 +62,13 @@ class DecoupledEncoder(keras.layers.Layer):
         self.encoding_dropout = encoding_dropout
         self.dropout = dropout
         self.self_attention = DecoupledAttention(
-            num_heads, kernel_size, depthwise, dropout=attention_dropout, name="attention", dtype=self.dtype_policy
+            num_heads,
+            kernel_size,
+            depthwise,
+            sublayer_start=sublayer_start,
+            dropout=attention_dropout,
+            name="attention",
+            dtype=self.dtype_policy,
         )
         self.encode = self._position_encoding(output_dim, "encode")
         self.encoding_drop = Dropout(encoding_dropout, name="encoding_drop", dtype=self.dtype_policy)
@@ -102,6 +109,7 @@ class DecoupledEncoder(keras.layers.Layer):
             "num_heads": attention["num_heads"],
             "kernel_size": attention["kernel_size"],
             "depthwise": attention["depthwise"],
+            "sublayer_start": attention["sublayer_start"],
             "attention_dropout": attention["dropout"],
             "dropout": self.dropout,
         }

@@ -15,6 +15,7 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         hidden_dim: width of the hidden layer.
+        sublayer_start: factor of W_2's first values: the smaller, the closer to 0 the output begins.
 
     Call arguments:
         x: float tensor `(batch, length, features)`.
@@ -29,16 +30,20 @@ class FeedForward(keras.layers.Layer):
     Reference: FABIR eq. 15.
     """
 
-    def __init__(self, hidden_dim: int, **kwargs):
+    def __init__(self, hidden_dim: int, sublayer_start: float = 1.0, **kwargs):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
+        self.sublayer_start = sublayer_start
 
     def build(self, input_shape):
         self.hidden = Dense(
             self.hidden_dim, "relu", kernel_initializer=GlorotUniform(), name="hidden", dtype=self.dtype_policy
         )
         self.output_map = Dense(
-            input_shape[-1], kernel_initializer=GlorotUniform(), name="output", dtype=self.dtype_policy
+            input_shape[-1],
+            kernel_initializer=GlorotUniform(gain=self.sublayer_start),
+            name="output",
+            dtype=self.dtype_policy,
         )
         self.hidden.build(input_shape)
         self.output_map.build((*input_shape[:-1], self.hidden_dim))
@@ -50,4 +55,4 @@ class FeedForward(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        return super().get_config() | {"hidden_dim": self.hidden_dim}
+        return super().get_config() | {"hidden_dim": self.hidden_dim, "sublayer_start": self.sublayer_start}

@@ -10,19 +10,28 @@ import numpy as np
 class GlorotUniform(keras.initializers.GlorotUniform):
     """Xavier's uniform distribution, between -limit and limit.
 
-        limit = sqrt(6 / (fan_in + fan_out))
+        limit = gain * sqrt(6 / (fan_in + fan_out))
 
     Both fans of a convolution's kernel, `(..., in, out)`, count each of its places.
 
     Args:
         seed: of the numbers; the same each time that the initializer is called.
+        gain: factor of all numbers.
+        **kwargs: Keras' own, of some versions, as they are written in a saved model.
 
     Reference: Glorot and Bengio 2010; thesis section 5.6.3.
     """
 
+    def __init__(self, seed: int | None = None, gain: float = 1.0, **kwargs):
+        super().__init__(seed, **kwargs)
+        self.gain = gain
+
     def __call__(self, shape, dtype=None):
-        limit = math.sqrt(6 / (math.prod(shape[:-2]) * (shape[-2] + shape[-1])))
+        limit = self.gain * math.sqrt(6 / (math.prod(shape[:-2]) * (shape[-2] + shape[-1])))
         return np.random.default_rng(self.seed).uniform(-limit, limit, shape).astype("float32")
+
+    def get_config(self):
+        return super().get_config() | {"gain": self.gain}
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")

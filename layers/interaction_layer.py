@@ -23,6 +23,9 @@ class InteractionLayer(keras.layers.Layer):
         depthwise: one kernel per head.
         cross_softmax_axis: "query" is the paper's column-wise cross-attention, "key" the row-wise one.
         cross_matching_start: `matching_start` of the cross-attention.
+        sublayer_start: factor of the first weights that write a sublayer's output: the smaller, the closer each
+            residual sum begins to its input. Begun at 1, as published, attention adds about the same mean to every
+            token, again and again, until the tokens are alike.
         attention_dropout: share of attention weights dropped.
         dropout: share of each sublayer's output dropped.
 
@@ -49,6 +52,7 @@ class InteractionLayer(keras.layers.Layer):
         depthwise: bool = False,
         cross_softmax_axis: str = "query",
         cross_matching_start: bool = False,
+        sublayer_start: float = 1.0,
         attention_dropout: float = 0.0,
         dropout: float = 0.0,
         **kwargs,
@@ -60,6 +64,7 @@ class InteractionLayer(keras.layers.Layer):
         self.depthwise = depthwise
         self.cross_softmax_axis = cross_softmax_axis
         self.cross_matching_start = cross_matching_start
+        self.sublayer_start = sublayer_start
         self.attention_dropout = attention_dropout
         self.dropout = dropout
         self.cross_attention = ConvolutionalAttention(
@@ -79,6 +84,7 @@ class InteractionLayer(keras.layers.Layer):
             "num_heads": self.num_heads,
             "kernel_size": self.kernel_size,
             "depthwise": self.depthwise,
+            "sublayer_start": self.sublayer_start,
             "dropout": self.attention_dropout,
             "dtype": self.dtype_policy,
         }
@@ -87,7 +93,7 @@ class InteractionLayer(keras.layers.Layer):
         return ResidualNorm(self.dropout, name=name, dtype=self.dtype_policy)
 
     def _feed_forward(self, name):
-        return FeedForward(self.hidden_dim, name=name, dtype=self.dtype_policy)
+        return FeedForward(self.hidden_dim, self.sublayer_start, name=name, dtype=self.dtype_policy)
 
     def build(self, passage_shape, question_shape):
         self.cross_attention.build(passage_shape, question_shape, question_shape)
@@ -119,6 +125,7 @@ class InteractionLayer(keras.layers.Layer):
             "depthwise": self.depthwise,
             "cross_softmax_axis": self.cross_softmax_axis,
             "cross_matching_start": self.cross_matching_start,
+            "sublayer_start": self.sublayer_start,
             "attention_dropout": self.attention_dropout,
             "dropout": self.dropout,
         }

@@ -38,6 +38,7 @@ OVERRIDES = {
     "attention_depthwise": True,
     "cross_attention": "row",
     "cross_attention_start": "independent",
+    "sublayer_start": 0.5,
     "word_match": True,
     "selector": "convolution",
     "start_layer": "last",
@@ -137,6 +138,7 @@ def test_the_published_configuration():
         "attention_depthwise": False,
         "cross_attention": "column",
         "cross_attention_start": "matching",
+        "sublayer_start": 0.1,
         "word_match": False,
         "selector": "convolution",
         "start_layer": "last",
@@ -196,7 +198,7 @@ def test_the_overrides_leave_no_field_at_its_default():
 
 
 def test_every_field_reaches_the_layers(overridden):
-    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True}
+    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "sublayer_start": 0.5}
     interaction = attention | {"cross_softmax_axis": "key", "cross_matching_start": False}
     wide_dropout = {"attention_dropout": 1 - 0.7**3, "dropout": 1 - 0.85**3}
     expected = {
@@ -231,6 +233,20 @@ def test_only_the_cross_attention_starts_matching(published):
     same = {query for query, key in pairs if (weights[query].numpy() == weights[key].numpy()).all()}
     assert len(pairs) == 8
     assert same == {query for query, _ in pairs if "/cross_attention/" in query}
+
+
+def test_only_what_writes_an_output_of_a_sublayer_starts_small(published):
+    """Xavier's standard deviation is sqrt(2 / (in + out))."""
+    small = set()
+    for weight in published.trainable_weights:
+        if not weight.path.endswith("/kernel") or "attention/kernel" in weight.path:
+            continue
+        *places, inputs, outputs = weight.shape
+        start = weight.numpy().std() / np.sqrt(2 / (np.prod(places) * (inputs + outputs)))
+        small |= {weight.path} if start < 0.5 else set()
+        assert min(abs(start - 1), abs(10 * start - 1)) < 0.2, weight.path
+    assert len(small) == 17
+    assert all(path.endswith(("/output/kernel", "/encoding_output/kernel")) for path in small)
 
 
 def test_overrides_and_configuration_mean_the_same(overridden):

@@ -15,7 +15,8 @@ from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
 
 @dataclasses.dataclass(frozen=True)
 class FabirConfig(CharacterReaderConfig):
-    """FABIR's configuration; the defaults are the published model (thesis table 5) but for `cross_attention_start`.
+    """FABIR's configuration; the defaults are the published model (thesis table 5) but for `cross_attention_start` and
+    `sublayer_start`.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
@@ -47,6 +48,13 @@ class FabirConfig(CharacterReaderConfig):
         "First weights of the cross-attention: matching (keys begin as the queries do and the kernel changes nothing, "
         "so that alike words attract each other from the first step) or independent (the paper's)",
         choices=("matching", "independent"),
+    )
+    sublayer_start: float = setting(
+        0.1,
+        "Factor of the first weights that write a sublayer's output, 1 in the paper: the smaller, the closer attention "
+        "and feedforwards begin to passing their input on, and the sooner they learn",
+        low=0.0,
+        high=1.0,
     )
     word_match: bool = setting(
         False, "Tell each word, after the reduction layer, how much of it stands in the other text (not in the paper)"
@@ -118,6 +126,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         "num_heads": config.num_heads,
         "kernel_size": config.attention_kernel_size,
         "depthwise": config.attention_depthwise,
+        "sublayer_start": config.sublayer_start,
     }
     interaction = attention | {
         "cross_softmax_axis": {"column": "query", "row": "key"}[config.cross_attention],

@@ -88,6 +88,7 @@ def test_conformance(policy):
         "depthwise": True,
         "softmax_axis": "query",
         "matching_start": True,
+        "sublayer_start": 0.5,
         "dropout": 0.3,
     }
     inputs = cross_inputs(query_lengths=(7, 4, 0, 7, 0), key_lengths=(3, 5, 5, 0, 0))
@@ -272,6 +273,15 @@ def test_kernels_start_as_xavier_says():
     for name in ("query/kernel", "key/kernel", "value/kernel", "output/kernel"):
         assert abs(weights[name].var() * 64 - 1.0) < 0.1, name
     assert abs(weights["kernel"].var() * (3 * 7 * 8) - 1.0) < 0.15
+
+
+def test_only_what_writes_the_output_starts_smaller():
+    layer = ConvolutionalAttention(num_heads=8, sublayer_start=0.1)
+    layer.build(*[(None, None, 64)] * 3)
+    weights = layer_testing.weights_of(layer)
+    starts = {"query": 1.0, "key": 1.0, "value": 1.0, "output": 0.1}
+    for name, start in starts.items():
+        assert abs(weights[f"{name}/kernel"].std() * 64**0.5 - start) < 0.05 * start, name
 
 
 @pytest.mark.parametrize("depthwise", [False, True], ids=["dense", "depthwise"])

@@ -79,6 +79,7 @@ def test_conformance(policy):
         "num_heads": HEADS,
         "kernel_size": (3, 5),
         "depthwise": True,
+        "sublayer_start": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }

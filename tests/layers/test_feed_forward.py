@@ -20,7 +20,7 @@ def layer():
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    layer_testing.run_layer_test(FeedForward, {"hidden_dim": 7}, INPUTS, policy)
+    layer_testing.run_layer_test(FeedForward, {"hidden_dim": 7, "sublayer_start": 0.5}, INPUTS, policy)
 
 
 def test_forward(layer):
@@ -49,3 +49,11 @@ def test_kernels_start_as_xavier_says():
     for name in ("hidden/kernel", "output/kernel"):
         assert abs(weights[name].var() * (61 + 83) / 2 - 1.0) < 0.1, name
     assert not weights["hidden/bias"].any()
+
+
+def test_only_what_writes_the_output_starts_smaller():
+    layer = FeedForward(hidden_dim=83, sublayer_start=0.1)
+    layer.build((None, None, 61))
+    weights = layer_testing.weights_of(layer)
+    for name, start in (("hidden/kernel", 1.0), ("output/kernel", 0.1)):
+        assert abs(weights[name].std() * ((61 + 83) / 2) ** 0.5 - start) < 0.05 * start, name

@@ -17,6 +17,11 @@ def test_glorot_uniform(shape, fans):
     assert abs(values.mean()) < 5 * limit / np.sqrt(3 * values.size)
 
 
+def test_a_gain_is_a_factor_of_all_numbers():
+    made = keras.initializers.deserialize(keras.initializers.serialize(GlorotUniform(5, gain=0.25)))
+    np.testing.assert_allclose(made((2, 4)), 0.25 * GlorotUniform(5)((2, 4)), rtol=1e-6)
+
+
 def test_standard_normal():
     values = StandardNormal(1)((400, 500))
     assert abs(values.mean()) < 0.012

@@ -53,11 +53,24 @@ def test_conformance(policy):
         "depthwise": True,
         "cross_softmax_axis": "key",
         "cross_matching_start": True,
+        "sublayer_start": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }
     inputs = make_inputs((7, 4, 0, 7, 0), (3, 5, 5, 0, 0))
     layer_testing.run_layer_test(ProcessingLayer, config, inputs, policy)
+
+
+@variants
+def test_begun_at_0_every_sublayer_passes_its_input_on(variant):
+    inputs = make_inputs()
+    layer = ProcessingLayer(num_heads=HEADS, hidden_dim=HIDDEN, sublayer_start=0.0, **variant)
+    layer(**layer_testing.symbols_of(inputs))
+    norm = {"gain": np.ones(FEATURES), "bias": np.zeros(FEATURES)}
+    outputs = layer_testing.run(layer, inputs)
+    for output, name, where in zip(outputs, ("passage", "question"), real(inputs), strict=True):
+        expected = oracles.residual_norm(inputs[name].astype("float64"), 0.0, norm)
+        np.testing.assert_allclose(output[where], expected[where], rtol=1e-5, atol=1e-5)
 
 
 @variants

@@ -62,6 +62,7 @@ def test_conformance(policy):
         "depthwise": True,
         "cross_softmax_axis": "key",
         "cross_matching_start": True,
+        "sublayer_start": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }
