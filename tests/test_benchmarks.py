@@ -319,6 +319,38 @@ def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):
     assert data.read_bytes() == before
 
 
+def test_untrained_tokens_are_told_apart_where_sublayers_begin_small(tmp_path):
+    write_squad(tmp_path / "dev.json", ARTICLES)
+    arguments = ("--dataset=dev.json", "--questions=3", "--starts=1,0.1", "--run_dirs=fabir-base")
+    done = run_script(tmp_path, "alike", *arguments)
+    assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    assert head == ["", "reduction layer", "layer 1", "layer 2", "layer 3"]
+    shares = {name: [float(share) for share in of_layers] for name, *of_layers in rows}
+    assert set(shares) == {"column, 1", "column, 0.1", "row, 1", "row, 0.1", "fabir-base"}
+    assert all(0 < share < 1 for of_layers in shares.values() for share in of_layers)
+    for attention in ("column", "row"):
+        assert shares[f"{attention}, 1"][-1] < shares[f"{attention}, 0.1"][-1] / 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("--starts= --run_dirs=", "--starts and --run_dirs are both empty"),
+        ("--starts=small", "--starts: found 'small', expected a number from 0 to 1"),
+        ("--starts=2", "sublayer_start must be"),
+        ("--cross_attention=both", "--cross_attention: found 'both', expected some of column, row"),
+        ("--starts= --run_dirs=absent", "absent"),
+    ],
+)
+def test_readers_that_cannot_be_looked_at_are_told_of(tmp_path, arguments, part):
+    done = run_script(tmp_path, "alike", *arguments.split())
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_formulas_count_what_is_computed():
     import tensorflow as tf
 
