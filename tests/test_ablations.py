@@ -16,9 +16,8 @@ FILES = sorted((ROOT / "configs").glob("*.flags"))
 OF_TRAINING = {"uniform_smoothing", "no_smoothing"}
 
 
-def settings_of(path, monkeypatch):
-    """Model name, model settings and training settings of a flag file."""
-    monkeypatch.chdir(ROOT)
+def settings_of(path):
+    """Model name, run directory, model settings and training settings of a flag file."""
     values = flags.FlagValues()
     flags.DEFINE_string("run_dir", None, "", flag_values=values)
     flags.DEFINE_string("model", "fabir", "", flag_values=values)
@@ -51,8 +50,9 @@ def logits_of(overrides):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_flag_file_is_one_that_train_takes(path, monkeypatch):
-    name, run_dir, model, training = settings_of(path, monkeypatch)
+def test_a_flag_file_is_one_that_train_takes_from_any_folder(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    name, run_dir, model, training = settings_of(path)
     config = MODELS[name].config(**model)
     assert run_dir == f"runs/{path.stem}"
     epochs = {"bidaf": 12, "bidaf-porwal": 6, "bidaf-bologna": 10}
@@ -61,6 +61,14 @@ def test_a_flag_file_is_one_that_train_takes(path, monkeypatch):
     if name == "fabir" and path.stem != "fabir":
         assert (config != MODELS["fabir"].config()) == (path.stem not in OF_TRAINING)
         assert (TrainingConfig(**training).smoothing != "gaussian") == (path.stem in OF_TRAINING)
+
+
+def test_what_the_base_says_are_the_defaults():
+    """So that the files in `configs/` need not begin with it."""
+    name, _, model, training = settings_of(ROOT / "base.flags")
+    assert (name, MODELS[name].config(**model)) == ("fabir", MODELS["fabir"].config())
+    assert TrainingConfig(**training) == TrainingConfig()
+    assert len(training) > 10
 
 
 def test_the_twelve_rows_of_the_table_and_the_rest_are_there():
