@@ -116,16 +116,17 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], state: 
         np.savez(file, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
 
 
-def expect_checkpoint(path: str | os.PathLike) -> None:
-    """Checks that a checkpoint can be read.
+def expect_weights(path: str | os.PathLike, model: keras.Model) -> None:
+    """Checks that a model can take a checkpoint's weights.
 
     Args:
         path: what `save_checkpoint` or `save_weights` wrote.
+        model: whose weights they may be.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: the file is missing, damaged or of another model.
     """
-    _read(Path(path))
+    _expect_alike(Path(path), read_weights(path)[1], _weights(model))
 
 
 def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
@@ -146,6 +147,12 @@ def _arrays(variables: dict[str, keras.Variable]) -> dict[str, np.ndarray]:
 
 
 def _assign(path: Path, arrays: dict[str, np.ndarray], variables: dict[str, keras.Variable]) -> None:
+    _expect_alike(path, arrays, variables)
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def _expect_alike(path: Path, arrays: dict[str, np.ndarray], variables: dict[str, keras.Variable]) -> None:
     for name, variable in variables.items():
         found = arrays[name].shape if name in arrays else None
         if found != tuple(variable.shape):
@@ -153,8 +160,6 @@ def _assign(path: Path, arrays: dict[str, np.ndarray], variables: dict[str, kera
                 f"{path}: expected {name} of shape {tuple(variable.shape)}, found {found or 'none'}; "
                 "the checkpoint belongs to another configuration"
             )
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
 
 
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from fabir_tf.checkpoint import expect_checkpoint
-from fabir_tf.models import model_name
+from fabir_tf.checkpoint import expect_weights
+from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import expect_writable, write_text
@@ -74,7 +74,7 @@ def prepare_run(
     # Told now, and not once the data is tokenised.
     expect_writable(run.config)
     if training.start_from and not resuming:
-        expect_checkpoint(reader_directory(training.start_from).best)
+        _expect_beginning(model_config, training.start_from)
     if prepared:
         data = load_data(prepared, model_config)
     else:
@@ -94,6 +94,25 @@ def prepare_run(
     # Last, because its presence is what makes the folder a run; again on resumption, which may train for longer.
     run.write_config(model_config, training, data.fingerprint)
     return PreparedRun(run, model_config, training, data, resuming)
+
+
+def _expect_beginning(model_config: ReaderConfig, start_from: str) -> None:
+    """Refuses a model that cannot begin with the weights of a trained reader, before a word of the data is read."""
+    begun = reader_directory(start_from)
+    own, asked = begun.read_model_config(), model_config.to_dict()
+    if type(own) is not type(model_config):
+        name, found = model_name(model_config), model_name(own)
+        raise UserError(f"--start_from={start_from}: found a --model={found}, expected --model={name}")
+    sizes = {field.name for field in dataclasses.fields(own) if field.metadata["derived"]}
+    others = {name: value for name, value in own.to_dict().items() if name not in sizes and asked.get(name) != value}
+    model = build_model(model_config.replace(**{name: getattr(own, name) for name in sizes}))
+    try:
+        expect_weights(begun.best, model)
+    except UserError as error:
+        if not others:
+            raise
+        found = ", ".join(f"{name}={asked.get(name)!r} in place of {value!r}" for name, value in others.items())
+        raise UserError(f"--start_from={start_from}: its weights do not fit the settings {found} ({error})") from None
 
 
 def _check_run(run: RunDirectory, model_config: ReaderConfig, training: TrainingConfig, resume: bool) -> bool:

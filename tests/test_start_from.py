@@ -8,7 +8,9 @@ from test_bad_input import told
 from tiny import ARTICLES, write_squad
 
 from fabir_tf.checkpoint import load_weights
+from fabir_tf.models import config_class
 from fabir_tf.packing import pack
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.prepared_data import load_data
 from fabir_tf.reader import Reader
 from fabir_tf.run_directory import RunDirectory
@@ -74,6 +76,14 @@ def test_from_python_the_settings_are_the_readers_too(tiny_run, other_data, tmp_
     assert answers[0] == answers[1]
 
 
+def test_from_python_another_model_is_told(tiny_run, other_data, tmp_path):
+    data = dict(flag.removeprefix("--").split("=", 1) for flag in other_data)
+    settings = TrainingConfig(**data, start_from=str(tiny_run.path), epochs=0)
+    with pytest.raises(UserError, match="found a --model=fabir, expected --model=bidaf"):
+        train(str(tmp_path / "run"), config_class("bidaf")(), settings, DataOptions(None))
+    assert not (tmp_path / "run").exists()
+
+
 def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_data, tmp_path):
     prepared = tmp_path / "prepared"
     done = commands("prepare", f"--start_from={tiny_run.path}", f"--output={prepared}", "--cache_dir=", *other_data)
@@ -92,9 +102,11 @@ def test_mistakes_are_told(commands, tiny_run, other_data, tmp_path):
     told(commands, "train", [*flags, "--start_from=nowhere"], ["nowhere", "found no run"])
     begin = [*flags, f"--start_from={tiny_run.path}"]
     told(commands, "train", [*begin, "--model=bidaf"], ["--start_from", "--model=fabir", "--model=bidaf"])
-    told(commands, "train", [*begin, "--num_layers=3"], ["best.npz", "another configuration"])
+    told(commands, "train", [*begin, "--num_layers=3"], ["--start_from", "num_layers=3 in place of 1", "best.npz"])
+    told(commands, "train", [*begin, "--selector=linear"], ["selector='linear' in place of 'convolution'", "best.npz"])
     config = tmp_path / "config.json"
     config.write_text('{"model": "bidaf"}')
     told(commands, "train", [*begin, f"--config={config}"], ["--start_from", "--model=fabir", "--model=bidaf"])
     config.write_text('{"start_from": 3}')
     told(commands, "train", [*flags, f"--config={config}"], [str(config), "start_from"])
+    assert not (tmp_path / "run").exists()
