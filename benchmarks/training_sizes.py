@@ -47,7 +47,7 @@ class PowerLaw:
         self._variance = rest @ rest / (len(y) - 2)
 
     def expected(self, questions: int) -> tuple[float, float, float]:
-        """F1 by the law, and the least and the most of a run's 95 % interval."""
+        """F1 by the law, and the least and the most of a run's 95 % interval, none less than 0."""
         from scipy.stats import t
 
         x, number = np.log(questions), len(self._x)
@@ -55,7 +55,7 @@ class PowerLaw:
         spread = 1 + 1 / number + (x - self._x.mean()) ** 2 / (from_middle @ from_middle)
         margin = t.ppf(0.975, number - 2) * np.sqrt(self._variance * spread)
         middle = self._start + self.exponent * x
-        return tuple(float(100 - np.exp(middle + part)) for part in (0, margin, -margin))
+        return tuple(max(0.0, float(100 - np.exp(middle + part))) for part in (0, margin, -margin))
 
 
 def read_sizes(texts: list[str], configurations: list[str]) -> dict[str, dict[int, list[dict]]]:

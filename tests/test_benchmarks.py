@@ -281,6 +281,17 @@ def test_more_questions_are_expected_to_help_by_a_power_law(tmp_path):
             assert f"falls by {1 - math.exp(law[1]):.1%} whenever" in done.stdout
 
 
+def test_no_f1_below_nothing_is_expected(tmp_path):
+    for questions, f1 in ((2500, 28), (5000, 37), (10000, 53), (20000, 63)):
+        (tmp_path / f"{questions}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,5,{f1}\n")
+    runs = ",".join(f"{questions}={questions}.csv" for questions in (2500, 5000, 10000, 20000))
+    done = run_script(tmp_path, "training_sizes", f"--runs={runs}")
+    assert done.returncode == 0, done.stderr
+    # Three points that are far from a line leave the interval nearly everything.
+    assert "Expected at 20,000 from the smaller sizes: F1 " not in done.stdout
+    assert "(0.00 to 9" in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
