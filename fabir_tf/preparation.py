@@ -18,7 +18,7 @@ from fabir_tf.prepared_data import (
     prepared_settings,
     save_vocabulary,
 )
-from fabir_tf.run_directory import RunDirectory, reader_directory
+from fabir_tf.run_directory import RunDirectory, expect_model, reader_directory
 from fabir_tf.training_config import DataOptions, TrainingConfig
 
 
@@ -100,9 +100,7 @@ def _expect_beginning(model_config: ReaderConfig, start_from: str) -> None:
     """Refuses a model that cannot begin with the weights of a trained reader, before a word of the data is read."""
     begun = reader_directory(start_from)
     own, asked = begun.read_model_config(), model_config.to_dict()
-    if type(own) is not type(model_config):
-        name, found = model_name(model_config), model_name(own)
-        raise UserError(f"--start_from={start_from}: found a --model={found}, expected --model={name}")
+    expect_model(start_from, own, model_name(model_config))
     sizes = {field.name for field in dataclasses.fields(own) if field.metadata["derived"]}
     others = {name: value for name, value in own.to_dict().items() if name not in sizes and asked.get(name) != value}
     model = build_model(model_config.replace(**{name: getattr(own, name) for name in sizes}))

@@ -97,3 +97,18 @@ def reader_directory(name: str | os.PathLike) -> RunDirectory:
     if not os.path.exists(name) and name in pretrained_readers():
         return RunDirectory(pretrained_folder(name))
     return RunDirectory(name)
+
+
+def expect_model(start_from: str, begun: ReaderConfig, name: str) -> None:
+    """Checks that a run trains the model that it begins as.
+
+    Args:
+        start_from: the trained reader's folder or name.
+        begun: its configuration.
+        name: the run's model.
+
+    Raises:
+        UserError: the reader is another model.
+    """
+    if model_name(begun) != name:
+        raise UserError(f"--start_from={start_from}: found a --model={model_name(begun)}, expected --model={name}")

@@ -288,7 +288,6 @@ def test_no_f1_below_nothing_is_expected(tmp_path):
     done = run_script(tmp_path, "training_sizes", f"--runs={runs}")
     assert done.returncode == 0, done.stderr
     # Three points that are far from a line leave the interval nearly everything.
-    assert "Expected at 20,000 from the smaller sizes: F1 " not in done.stdout
     assert "(0.00 to 9" in done.stdout.splitlines()[-1]
 
 

@@ -18,7 +18,7 @@ from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.pipelines.windows import LONGEST_PASSAGE
 from fabir_tf.prepared_data import prepared_settings
 from fabir_tf.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.run_directory import reader_directory
+from fabir_tf.run_directory import expect_model, reader_directory
 from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
@@ -259,8 +259,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if found != value:
             raise UserError(f"--prepared={prepared}: prepared with {field}={value!r}, found {field}={found!r}")
     if begun:
-        if type(begun) is not chosen:
-            raise UserError(f"--start_from={start_from}: found a --model={model_name(begun)}, expected --model={name}")
+        expect_model(start_from, begun, name)
         model = begun.to_dict() | model
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
