@@ -15,7 +15,7 @@ from fabir_tf.pipelines.squad import SquadData
 from fabir_tf.pipelines.vectors import WordVectors, load_saved_vectors, save_packed_vectors
 from fabir_tf.pipelines.vocabulary import Vocabulary
 from fabir_tf.reader import Reader
-from fabir_tf.run_directory import RunDirectory
+from fabir_tf.run_directory import RunDirectory, reader_directory
 
 # Settings that name places on the machine that trained; of a path the last part is told.
 _PLACES = ("dataset", "eval_dataset", "vectors", "start_from", "teacher")
@@ -37,7 +37,7 @@ def pack(
     are.
 
     Args:
-        run_dir: what `fabir-train` wrote.
+        run_dir: what `fabir-train` wrote, or a reader that comes with the package.
         output: a folder that holds no reader.
         max_words: frozen vectors to keep.
         average_with: runs that began as the same reader (`start_from`), or that this one began as; one may be named
@@ -54,7 +54,7 @@ def pack(
             has an answer.
         WriteError: a file cannot be written.
     """
-    run, packed = RunDirectory(run_dir), RunDirectory(output)
+    run, packed = reader_directory(run_dir), RunDirectory(output)
     if packed.is_started:
         raise UserError(f"{packed.path} already holds a reader: name another folder")
     if held_out:
@@ -66,7 +66,7 @@ def pack(
     content = run.read_config()
     vectors = load_saved_vectors(run.vocabulary)
     kept = WordVectors(vectors.words[:max_words], vectors.table[:max_words], vectors.source)
-    runs = [run, *map(RunDirectory, average_with)]
+    runs = [run, *map(reader_directory, average_with)]
     vocabulary = Vocabulary.load(run.vocabulary, kept.words)
     weights, state = _mean_weights(runs, vectors.words)
     expect_writable(packed.calibration)

@@ -215,6 +215,7 @@ def test_a_reader_of_the_package_is_known_by_its_name(run, tmp_path, monkeypatch
     monkeypatch.setattr(pretrained, "_FOLDER", tmp_path / "readers")
     assert pretrained.pretrained_readers() == ["tiny"]
     assert Reader.load("tiny").config.frozen_words == 4
+    assert Reader.load(packing.pack("tiny", tmp_path / "smaller", 2, ["tiny"])).config.frozen_words == 2
     monkeypatch.chdir(tmp_path / "readers")
     (tmp_path / "readers" / "tiny" / "config.json").unlink()
     with pytest.raises(UserError, match="found no run"):

@@ -14,12 +14,12 @@ from fabir_tf.pipelines.sources import load_dataset
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is packed.")
+    flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is packed, or a reader of the package.")
     flags.DEFINE_list(
         "average_with",
         [],
         "Runs, separated by commas, whose weights are averaged with those of --run_dir: such as began as the same "
-        "reader (--start_from). One that is named twice counts twice.",
+        "reader (--start_from), or that reader. One that is named twice counts twice.",
     )
     flags.DEFINE_string("output", None, "Folder to write.")
     flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the commonest ones.", lower_bound=0)
