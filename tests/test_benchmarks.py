@@ -202,6 +202,33 @@ def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
     assert not (tmp_path / "more.json").exists()
 
 
+def test_texts_are_rewritten_and_answers_stay_where_they_are(tmp_path):
+    passage = "In \u0130zmir the TOWER was built by Karl Wend."
+    write_squad(tmp_path / "data.json", [("Tower", passage, [("Who built the tower of Halberstadt?", "Karl Wend")])])
+    written = {}
+    for kind in ("lower_questions", "lower", "capitals", "unmarked", "misspelt"):
+        done = run_script(tmp_path, "rewrite_texts", "--dataset=data.json", f"--kind={kind}", f"--output={kind}.json")
+        assert done.returncode == 0, done.stderr
+        found = read_squad(tmp_path / f"{kind}.json")
+        (question,) = found.questions
+        (answer,) = question.answers
+        (text,) = found.passages
+        assert text[answer.start : answer.start + len(answer.text)] == answer.text
+        written[kind] = (text, question.text)
+    assert written["lower_questions"] == (passage, "who built the tower of halberstadt?")
+    # The dotted capital I becomes two letters, by which the answer would move.
+    assert written["lower"][0] == "in \u0130zmir the tower was built by karl wend."
+    assert written["capitals"] == (passage, "WHO BUILT THE TOWER OF HALBERSTADT?")
+    assert written["unmarked"] == (passage, "Who built the tower of Halberstadt")
+    text, question = written["misspelt"]
+    words = question.split()
+    assert text == passage
+    assert words[:-1] == ["Who", "built", "the", "tower", "of"]
+    assert words[-1] != "Halberstadt?"
+    assert words[-1][0] + words[-1][-2:] == "Ht?"
+    assert sorted(words[-1]) == sorted("Halberstadt?")
+
+
 def test_what_configurations_lose_is_told_with_intervals(tmp_path):
     head = "configuration,seed,exact_match,f1"
     more = ["fabir,1,40,52", "no_convolutional_attention,1,38,50", "2_heads,1,1,51"]
@@ -317,6 +344,7 @@ def test_sizes_that_tell_nothing_are_told_of(tmp_path, arguments, part):
         ("set_aside", ["--titles=Owl", "--output=."]),
         ("join_passages", ["--output=train.json"]),
         ("draw_passages", ["--questions=1", "--output=train.json"]),
+        ("rewrite_texts", ["--kind=lower", "--output=train.json"]),
     ],
 )
 def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):
