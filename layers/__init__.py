@@ -23,6 +23,7 @@ from fabir_tf.layers.residual_norm import ResidualNorm
 from fabir_tf.layers.span_decoder import SpanDecoder
 from fabir_tf.layers.start_conditioned_selector import StartConditionedSelector
 from fabir_tf.layers.summed_character_embedding import SummedCharacterEmbedding
+from fabir_tf.layers.word_dropout import WordDropout
 from fabir_tf.layers.word_embedding import WordEmbedding
 from fabir_tf.layers.word_match import WordMatch
 from fabir_tf.layers.word_table import WordTable
@@ -55,6 +56,7 @@ __all__ = [
     "SpanDecoder",
     "StartConditionedSelector",
     "SummedCharacterEmbedding",
+    "WordDropout",
     "WordEmbedding",
     "WordMatch",
     "WordTable",

@@ -121,6 +121,21 @@ def test_matches_are_told_after_the_reduction():
     np.testing.assert_array_equal(np.asarray(found[0])[0, :, 0], [0, 0, 1])
 
 
+def test_dropped_words_are_read_as_unknown_ones_in_training_alone():
+    """By their characters, which also tell what matches."""
+    keeps = {f"{name}_keep": 1.0 for name in ("input", "sublayer", "attention", "selector", "character")}
+    found, model = logits_of({"word_keep": 0.5, "word_match": True} | keeps)
+    published, _ = logits_of({"word_match": True})
+    np.testing.assert_array_equal(found, published)
+    model.get_layer("word_dropout").rate = 1.0
+    inputs = inputs_of(CONFIG)
+    unknown = {name: np.ones_like(ids) if name.endswith("words") else ids for name, ids in inputs.items()}
+    trained = model(inputs, training=True)
+    for name, logits in model(unknown, training=False).items():
+        np.testing.assert_allclose(trained[name], logits, rtol=1e-5, atol=1e-5)
+        assert np.abs(logits - model(inputs, training=False)[name]).max() > 1e-3
+
+
 def test_the_matrix_takes_the_place_of_the_layer():
     """d_input x d_model and a bias; thesis eq. 5.18."""
     _, model = logits_of({"reduction": "matrix", "reduction_hidden_dim": 400})

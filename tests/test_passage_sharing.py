@@ -35,7 +35,14 @@ def repeated(inputs):
     return {name: values[ROWS] if name.startswith("passage") else values for name, values in inputs.items()}
 
 
-@pytest.mark.parametrize("overrides", [{}, {"cross_attention": "row", "attention_kernel": "3x3", "selector": "linear"}])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"cross_attention": "row", "attention_kernel": "3x3", "selector": "linear"},
+        {"word_keep": 0.5, "word_match": True},
+    ],
+)
 def test_outputs_are_the_models(overrides):
     model = fabir_tf.build_model(**SMALL, **overrides)
     inputs = make_inputs()
@@ -48,10 +55,11 @@ def test_outputs_are_the_models(overrides):
             np.testing.assert_allclose(found[name], logits, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("word_keep", [1.0, 0.5])
 @pytest.mark.parametrize("training", [False, True])
-def test_what_depends_on_a_word_or_a_passage_alone_is_computed_once_for_each(training):
+def test_what_depends_on_a_word_or_a_passage_alone_is_computed_once_for_each(training, word_keep):
     """The encoder's rows are the three passages', the reduction layer's the six questions'."""
-    model = fabir_tf.build_model(**SMALL)
+    model = fabir_tf.build_model(**SMALL, word_keep=word_keep)
     seen = {}
 
     def recorded(layer):

@@ -58,10 +58,12 @@ def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tin
     assert 1e-4 < moved < 0.02
 
 
-def test_what_drops_out_may_be_another(commands, tiny_run, other_data, tmp_path):
+@pytest.mark.parametrize("word_keep", ["1", "0.8"])
+def test_what_drops_out_may_be_another(commands, tiny_run, other_data, tmp_path, word_keep):
     run = tmp_path / "run"
-    nothing = [f"--{part}_keep=1" for part in ("input", "sublayer", "attention", "selector", "character")]
-    flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir=", *nothing]
+    keeps = [f"--{part}_keep=1" for part in ("input", "sublayer", "attention", "selector", "character")]
+    keeps.append(f"--word_keep={word_keep}")
+    flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir=", *keeps]
     done = commands("train", *flags)
     assert done.status == 0, done
     answers = [Reader.load(folder).answer(QUESTION, PASSAGE) for folder in (tiny_run.path, run)]

@@ -65,6 +65,12 @@ class FabirConfig(CharacterReaderConfig):
     )
     selector_filters: int = setting(32, "Width between the selector's convolutions", low=1)
     selector_kernel: int = setting(9, "Tokens seen by each convolution of the selector", low=1)
+    word_keep: float = setting(
+        1.0,
+        "Keep probability of words in training; of the others the characters alone are read (not in the paper)",
+        low=0.05,
+        high=1.0,
+    )
     input_keep: float = setting(0.9, "Keep probability of embeddings and position encodings", low=0.05, high=1.0)
     sublayer_keep: float = setting(0.9, "Keep probability of every sublayer's output", low=0.05, high=1.0)
     attention_keep: float = setting(0.9, "Keep probability of attention weights", low=0.05, high=1.0)
@@ -152,6 +158,8 @@ def build_fabir(config: FabirConfig) -> keras.Model:
 
     # === Functional model ===
     texts = text_inputs(config.max_word_characters)
+    if config.word_keep < 1:
+        texts = _with_words_dropped(config, texts)
     words = {text: word_embedding(texts.words[text]) for text in TEXTS}
     if config.character_filters:
         words = _with_characters(config, words, texts.characters)
@@ -167,6 +175,11 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         read.append(_attended(layer, read[-1], texts.masks, attends))
     start, end = _borders(config, read, texts.masks["passage_mask"])
     return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="fabir")
+
+
+def _with_words_dropped(config: FabirConfig, texts: TextInputs) -> TextInputs:
+    dropout = layers.WordDropout(1 - config.word_keep, name="word_dropout")
+    return texts._replace(words={text: dropout(texts.words[text]) for text in TEXTS})
 
 
 def _with_characters(config: FabirConfig, words: dict, characters: dict) -> dict:
@@ -218,7 +231,8 @@ def _reduced_by_matrix(config: FabirConfig, words: dict) -> dict:
 
 
 def _with_matches(config: FabirConfig, read: dict, texts: TextInputs) -> dict:
-    of_passage, of_question = layers.WordMatch(name="word_match")(**texts.inputs)
+    words = {f"{text}_words": texts.words[text] for text in TEXTS}
+    of_passage, of_question = layers.WordMatch(name="word_match")(**texts.inputs | words)
     embedding = keras.layers.Dense(
         config.d_model, use_bias=False, kernel_initializer=GlorotUniform(), name="match_embedding"
     )
