@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tiny import ARTICLES, write_squad
+from tiny import ARTICLES, squad_json, write_squad
 
 from fabir_tf.pipelines.squad import read_squad
 
@@ -171,6 +171,41 @@ def test_short_passages_are_joined_with_those_like_them(tmp_path):
     # One is another version of the other, and answers its questions as well.
     assert (passage_of[tram], passage_of[copy]) == (tram, copy)
     assert passage_of[long] == long
+
+
+def test_sentences_are_shuffled_and_answers_go_with_theirs(tmp_path):
+    text = "Owls hunt by night.  They eat voles. Voles hide.\nOwls hunt well."
+    sentences = ["Owls hunt by night.", "They eat voles.", "Voles hide.", "Owls hunt well."]
+    asked = [("Who hunts well?", "Owls"), ("Where do they hide?", "Voles hide"), ("Both?", "voles. Voles")]
+    single = ("Mill", "The mill stands by the river.", [("What stands there?", "mill")])
+    content = squad_json([("Owl", text, asked), single])
+    (answer,) = content["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    answer["answer_start"] = text.rindex("Owls")
+    data = tmp_path / "train.json"
+    data.write_text(json.dumps(content))
+
+    def added(*more: str) -> tuple[str, dict]:
+        done = run_script(tmp_path, "shuffle_sentences", f"--dataset={data}", "--output=shuffled.json", *more)
+        assert done.returncode == 0, done.stderr
+        assert "shuffled.json: 4 questions and 2 about shuffled passages" in done.stdout
+        before, after = read_squad(data), read_squad(tmp_path / "shuffled.json")
+        new = [passage for passage in after.passages if passage not in before.passages]
+        known = {question.id: (question.text, after.passages[question.passage]) for question in after.questions}
+        assert all(known[q.id] == (q.text, before.passages[q.passage]) for q in before.questions)
+        assert len(new) == 1
+        return new[0], {question.text: question for question in after.questions if question.id.endswith("s")}
+
+    passage, questions = added()
+    order = sorted(range(4), key=lambda number: passage.index(sentences[number]))
+    assert passage == " ".join(sentences[number] for number in order)
+    assert order != [0, 1, 2, 3]
+    assert set(questions) == {"Who hunts well?", "Where do they hide?"}
+    (owls,), (voles,) = (questions[name].answers for name in ("Who hunts well?", "Where do they hide?"))
+    # The owls of the last sentence, not those of the first.
+    assert (owls.text, owls.start) == ("Owls", passage.index("Owls hunt well."))
+    assert (voles.text, voles.start) == ("Voles hide", passage.index("Voles hide."))
+    assert added()[0] == passage
+    assert len({added(f"--seed={seed}")[0] for seed in range(1, 5)}) > 1
 
 
 def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
@@ -345,6 +380,7 @@ def test_sizes_that_tell_nothing_are_told_of(tmp_path, arguments, part):
         ("join_passages", ["--output=train.json"]),
         ("draw_passages", ["--questions=1", "--output=train.json"]),
         ("rewrite_texts", ["--kind=lower", "--output=train.json"]),
+        ("shuffle_sentences", ["--output=train.json"]),
     ],
 )
 def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):

@@ -1,0 +1,75 @@
+"""Adds to a SQuAD file each passage once more with its sentences in another order, as more to learn from.
+
+    python benchmarks/shuffle_sentences.py --dataset=train.json --output=shuffled.json
+
+An answer stays right wherever its sentence stands, so that a reader sees it at another place beside other words. The
+copy has the questions whose answers lie within a sentence, their ids with an "s" behind; all else stays as it is.
+"""
+
+import json
+import random
+
+from absl import flags
+
+from fabir_tf.commands import cli
+from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pipelines.nltk_tokenizers import SENTENCES
+from fabir_tf.pipelines.squad import check_offsets, read_squad
+
+flags.DEFINE_string("dataset", None, "SQuAD file.")
+flags.DEFINE_string("output", None, "The file that is written.")
+flags.DEFINE_integer("seed", 1, "By which the order of the sentences is drawn.")
+
+
+def another_order(sentences: list[tuple[int, int]], rng: random.Random) -> list[tuple[int, int]]:
+    """The same in random order, which is another wherever there are two."""
+    order = list(sentences)
+    while len(order) > 1 and order == sentences:
+        rng.shuffle(order)
+    return order
+
+
+def moved(answers: list[dict], order: list[tuple[int, int]]) -> list[dict]:
+    """The answers that lie within a sentence, where they begin in the new order."""
+    found, begin = [], 0
+    for start, end in order:
+        for answer in answers:
+            offset = answer["answer_start"] - start
+            if offset >= 0 and answer["answer_start"] + len(answer["text"]) <= end:
+                found.append(answer | {"answer_start": begin + offset})
+        begin += end - start + 1
+    return found
+
+
+def shuffled(passage: dict, rng: random.Random) -> dict:
+    """A passage of SQuAD's JSON with its sentences in another order, and the questions that it still answers."""
+    text = passage["context"]
+    sentences = list(SENTENCES.span_tokenize(text))
+    order = another_order(sentences, rng)
+    questions = []
+    # Of one sentence there is no other order.
+    for question in passage["qas"] if len(sentences) > 1 else ():
+        if answers := moved(question["answers"], order):
+            questions.append(question | {"id": f"{question['id']}s", "answers": answers})
+    return {"context": " ".join(text[start:end] for start, end in order), "qas": questions}
+
+
+def main(values: flags.FlagValues) -> None:
+    """Reads, shuffles and writes."""
+    cli.expect_given(values, dataset="a SQuAD file", output="a file")
+    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
+    # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+    before = read_squad(values.dataset)
+    check_offsets(before)
+    content, rng = read_json(values.dataset), random.Random(values.seed)
+    for article in content["data"]:
+        copies = [shuffled(passage, rng) for passage in article["paragraphs"]]
+        article["paragraphs"] += [copy for copy in copies if copy["qas"]]
+    write_text(values.output, json.dumps(content, ensure_ascii=False))
+    added = len(read_squad(values.output).questions) - len(before.questions)
+    print(f"{values.output}: {len(before.questions):,} questions and {added:,} about shuffled passages")
+
+
+if __name__ == "__main__":
+    cli.run_command(main, __doc__)
