@@ -123,9 +123,10 @@ def test_answers_are_the_readers(reader, serve):
         assert [(text.decode(), start, end) for text, start, end in zip(*columns, strict=True)] == spans
 
 
-def test_a_reader_that_compares_spellings_answers_as_a_graph():
+@pytest.mark.parametrize("changes", [{"word_match": True}, {"word_match": True, "word_keep": 0.5}], ids=str)
+def test_a_reader_that_compares_spellings_answers_as_a_graph(changes):
     """Its layer has to know how many characters of a word there are before any text is read."""
-    reader = make_reader(["the", "mill", "was", "built"], word_match=True)
+    reader = make_reader(["the", "mill", "was", "built"], **changes)
     module = RawTextReader(reader, n_best=1)
     graph = tf.function(module.answer, input_signature=TEXT_SPECS, autograph=False)
     questions, passages = zip(*PAIRS, strict=True)
