@@ -25,3 +25,8 @@ class AveragingAdam(keras.optimizers.Adam):
         decay = ops.minimum(self.ema_momentum, step / (step + _FORGETTING))
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
             average.assign(decay * average + (1 - decay) * variable)
+
+    def _overwrite_model_variables_with_average_value(self, trainable_variables):
+        for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
+            # JAX would otherwise have one array for both, which what is given it, to compute with, deletes.
+            variable.assign(ops.copy(average))

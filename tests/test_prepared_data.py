@@ -148,6 +148,18 @@ def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_j
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
 
 
+def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
+    """The scores of both epochs are the averages', which are put in place of the weights to read and taken out again."""
+    run(tmp_path / "tensorflow", 2, prepared[0], ema_decay=0.6)
+    run_on_jax(tmp_path / "jax", 2, prepared[0], ema_decay=0.6)
+    assert losses(tmp_path / "jax") == pytest.approx(losses(tmp_path / "tensorflow"), abs=1e-3)
+    ours, theirs = (np.load(tmp_path / name / "checkpoints" / "last.npz") for name in ("jax", "tensorflow"))
+    assert ours.files == theirs.files
+    for name in ours.files:
+        if ours[name].dtype == np.float32:
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-3, err_msg=name)
+
+
 def test_a_run_of_jax_is_read_on_tensorflow(prepared, on_jax):
     data = read_squad(prepared[1]["eval_dataset"])
     passages = [data.passages[question.passage] for question in data.questions]
