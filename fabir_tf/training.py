@@ -237,7 +237,8 @@ class _Session:
         epochs = [self.groups.epoch(number) for number in range(epoch, last_epoch)]
         batches = itertools.islice(itertools.chain(*epochs), step, None)
         self.trainer.fit(
-            backend.feed(self.rows, batches, self.targets),
+            # The first epoch also where it is long past: a resumed run has the shapes that it had.
+            backend.feed(self.rows, batches, self.targets, self.groups.epoch(0)),
             initial_epoch=epoch,
             epochs=last_epoch,
             steps_per_epoch=self.steps_per_epoch - step,
@@ -330,6 +331,7 @@ class _Progress(keras.callbacks.Callback):
         self.session = session
 
     def on_epoch_begin(self, epoch, logs=None):
+        self._loss = 0.0
         loss = self.session.state["loss"]
         if loss is not None:
             # The epoch's mean loss goes on where the checkpoint left it.
@@ -338,12 +340,9 @@ class _Progress(keras.callbacks.Callback):
         self._time = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
-        if not np.isfinite(logs["loss"]):
-            raise UserError(
-                f"the loss is {logs['loss']} in epoch {self.session.state['epoch'] + 1}, step "
-                f"{self.session.state['step'] + 1}, expected a number: begin a new run with a lower "
-                "--learning_rate_factor or with --clip_norm"
-            )
+        # Of the step before: an accelerator still computes this one's, and has the next one waiting.
+        self._expect_finite(self._loss)
+        self._loss = logs["loss"]
         state, now = self.session.state, time.monotonic()
         state["step"] += 1
         state["seconds"] += now - self._time
@@ -355,6 +354,7 @@ class _Progress(keras.callbacks.Callback):
             self.model.stop_training = True
             return
         if state["step"] % self.session.training.checkpoint_steps == 0:
+            self._expect_finite(self._loss)
             backend.sync(self.model)
             state["loss"] = [float(variable.value) for variable in self.model.metrics[0].variables]
             self.session.save()
@@ -365,11 +365,19 @@ class _Progress(keras.callbacks.Callback):
             )
 
     def on_epoch_end(self, epoch, logs=None):
+        self._expect_finite(self._loss)
         self.session.state |= {"epoch": epoch + 1, "step": 0}
         scores = self.session.finish_epoch(logs["loss"])
         logs |= {"exact_match": scores["exact_match"], "f1": scores["f1"]}
         if self.session.is_over():
             self.model.stop_training = True
+
+    def _expect_finite(self, loss) -> None:
+        if not np.isfinite(loss):
+            raise UserError(
+                f"the loss is {loss} in epoch {self.session.state['epoch'] + 1}, step {self.session.state['step']}, "
+                "expected a number: begin a new run with a lower --learning_rate_factor or with --clip_norm"
+            )
 
 
 def _is_terminal() -> bool:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tiny import by_token
 
 from fabir_tf.pipelines import batches as module
-from fabir_tf.pipelines.array_batches import array_batches, rounded, rounded_rows
+from fabir_tf.pipelines.array_batches import Shape, array_batches, few_shapes, rounded, rounded_rows, shape_of
 from fabir_tf.pipelines.batches import batches_to_read, make_batches
 from fabir_tf.pipelines.encoding import encode, tokenise
 from fabir_tf.pipelines.rows import Rows, encode_rows
@@ -262,3 +262,39 @@ def test_array_batches_are_the_same_batches_padded_to_few_sizes():
             np.testing.assert_array_equal(inputs[name][: len(batch), : array.shape[1]], array, err_msg=name)
             assert not inputs[name][: len(batch), array.shape[1] :].any()
             assert inputs[name].dtype == np.int32
+
+
+def test_shapes_that_cost_least_together_are_put_together():
+    """Worked out by hand: the two shapes of 32 tokens differ by one passage row, all others by much more."""
+    a, b, c = Shape(16, 32, 16, 32), Shape(32, 32, 16, 32), Shape(16, 400, 16, 32)
+    assert few_shapes([a, b, c, c], most=3) == [a, b, c]
+    assert few_shapes([a, b, c, c], most=2) == [b, c]
+    assert few_shapes([a, b, c, c], most=1) == [Shape(32, 400, 16, 32)]
+    # A shape that is frequent stays as it is: 20 batches of `a` would cost more as `b` than one of `d` as `c`.
+    d = Shape(16, 384, 16, 32)
+    assert few_shapes([a] * 20 + [b, c, d], most=3) == [a, b, c]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_every_shape_fits_into_one_of_the_few(most):
+    random = np.random.default_rng(3)
+    shapes = [Shape(*map(int, 16 * random.integers(1, 12, 4))) for _ in range(60)]
+    few = few_shapes(shapes, most)
+    assert len(few) == most
+    assert all(any(shape.around(kept) == kept for kept in few) for shape in shapes)
+
+
+def test_batches_like_others_have_their_shapes():
+    """What does not fit is rounded by itself; the content stays what it is."""
+    rows = encode_rows(ENCODED, ROWS)
+    batches = [np.array(numbers, np.int64) for numbers in ([1, 0, 5], [6], [*range(7)] * 3)]
+    alone, alike = (list(array_batches(rows, batches, like=like)) for like in ((), batches[:2]))
+    (shape,) = few_shapes(shape_of(rows, batch) for batch in batches[:2])
+    for batch, (own,), (inputs,) in zip(batches, alone, alike, strict=True):
+        expected = shape if len(batch) < 20 else shape_of(rows, batch)
+        assert inputs["passage_types"].shape == expected[:2]
+        assert inputs["question_types"].shape == expected[2:]
+        for name, array in for_each_question(by_token(own)).items():
+            part = for_each_question(by_token(inputs))[name][: len(batch)]
+            np.testing.assert_array_equal(part[:, : array.shape[1]], array[: len(batch)], err_msg=name)
+            assert not part[:, array.shape[1] :].any()

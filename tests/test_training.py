@@ -142,8 +142,7 @@ def finished(files, tmp_path_factory):
 
         def spying(*arguments):
             dataset = original(*arguments)
-            if len(arguments) == 3:
-                shapes.update(inputs["passage_types"].shape for inputs, _ in dataset.as_numpy_iterator())
+            shapes.update(inputs["passage_types"].shape for inputs, _ in dataset.as_numpy_iterator())
             return dataset
 
         def tracing(model, batch):
@@ -531,6 +530,11 @@ def test_a_decay_of_zero_averages_nothing():
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(loss):
-    progress = training._Progress(SimpleNamespace(state={"epoch": 2, "step": 4}))
-    with pytest.raises(UserError, match=f"^the loss is {loss} in epoch 3, step 5"):
-        progress.on_train_batch_end(0, {"loss": loss})
+    state = {"epoch": 2, "step": 5, "loss": None}
+    progress = training._Progress(SimpleNamespace(state=state))
+    progress.on_epoch_begin(2)
+    progress._loss = loss
+    # Before the next step, and before anything is written.
+    for end in (progress.on_train_batch_end, progress.on_epoch_end):
+        with pytest.raises(UserError, match=f"^the loss is {loss} in epoch 3, step 5"):
+            end(0, {"loss": 1.0})

@@ -23,7 +23,7 @@ class Logits:
         self._sharing = PassageSharing(model)
 
     def __call__(self, rows: EncodedRows, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        for batch, (inputs,) in zip(batches, feed(rows, batches), strict=True):
+        for batch, (inputs,) in zip(batches, feed(rows, batches, like=batches), strict=True):
             logits = self._sharing.predict_on_batch(inputs)
             yield {name: np.asarray(values)[: len(batch)] for name, values in logits.items()}
 

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from fabir_tf.layers.backend_kernels import backend_kernels
 from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.batches import batches_to_read
-from fabir_tf.pipelines.batches import make_batches as feed
+from fabir_tf.pipelines.batches import batches_to_read, make_batches
 from fabir_tf.pipelines.rows import EncodedRows
 
 __all__ = [
@@ -63,6 +62,13 @@ class Logits:
                     yield _as_arrays(ahead.popleft().result())
             while ahead:
                 yield _as_arrays(ahead.popleft().result())
+
+
+def feed(
+    rows: EncodedRows, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray], like: Iterable[np.ndarray]
+) -> tf.data.Dataset:
+    """The dataset to train on, from `make_batches`; `like` is for backends that compile for each shape."""
+    return make_batches(rows, batches, targets)
 
 
 def as_graph(sharing: PassageSharing) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
