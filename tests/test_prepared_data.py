@@ -149,7 +149,7 @@ def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_j
 
 
 def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
-    """The scores of both epochs are the averages', which are put in place of the weights to read and taken out again."""
+    """Both epochs' scores are the averages', which stand in for the weights while they are read."""
     run(tmp_path / "tensorflow", 2, prepared[0], ema_decay=0.6)
     run_on_jax(tmp_path / "jax", 2, prepared[0], ema_decay=0.6)
     assert losses(tmp_path / "jax") == pytest.approx(losses(tmp_path / "tensorflow"), abs=1e-3)
