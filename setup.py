@@ -1,10 +1,13 @@
 """Installs fabir_tf; layers/, pipelines/ and export/ import as fabir_tf.layers, fabir_tf.pipelines, fabir_tf.export."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+ROOT = Path(__file__).parent
 MAPPED = ("layers", "pipelines", "export")
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "fabir_tf" / "version.py").read_text(encoding="utf-8"))[1]
 
 packages = find_packages(include=["fabir_tf", "fabir_tf.*"])
 package_dir = {"fabir_tf": "fabir_tf"}
@@ -14,18 +17,19 @@ for folder in MAPPED:
 
 setup(
     name="fabir_tf",
-    version="0.1.0",
-    description="A small, fast question-answering reader built on attention alone, in TensorFlow and Keras 3",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    version=VERSION,
+    description="Small, fast question-answering readers built on attention, in TensorFlow and Keras 3",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=packages,
     package_dir=package_dir,
     package_data={
+        "fabir_tf": ["py.typed"],
         "fabir_tf.pipelines": ["bundled/*"],
         "fabir_tf.export": ["serving/*"],
-        "fabir_tf.pretrained": ["**/*"],
+        "fabir_tf.reading.pretrained": ["**/*"],
     },
     install_requires=[
         "absl-py",

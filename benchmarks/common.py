@@ -61,16 +61,16 @@ def run(doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[A
 
 def _check_outputs(values: flags.FlagValues) -> None:
     """Finds what would spoil the end of a long measurement before it begins."""
-    from fabir_tf.pipelines.files import expect_writable
+    from fabir_tf.pipelines.files import validate_writable
 
     for path in (values.json_file, values.picture):
         if path:
-            expect_writable(path)
+            validate_writable(path)
     if values.picture:
-        expect_picture(values.picture)
+        validate_picture(values.picture)
 
 
-def expect_picture(path: str) -> None:
+def validate_picture(path: str) -> None:
     """Raises UserError unless a picture can be drawn there."""
     from fabir_tf.pipelines.errors import UserError
 

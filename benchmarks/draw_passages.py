@@ -11,10 +11,10 @@ import random
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.squad import read_squad
 
 flags.DEFINE_string("dataset", None, "SQuAD file.")
 flags.DEFINE_string("output", None, "The file that is written.")
@@ -47,8 +47,8 @@ def draw(articles: list[dict], questions: int, seed: int) -> list[dict]:
 
 def main(values: flags.FlagValues) -> None:
     """Reads, draws and writes."""
-    cli.expect_given(values, dataset="a SQuAD file", output="a file", questions="how many")
-    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
+    cli.validate_given(values, dataset="a SQuAD file", output="a file", questions="how many")
+    cli.validate_other_file("output", values.output, {"dataset": values.dataset})
     # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
     read_squad(values.dataset)
     data = draw(read_json(values.dataset)["data"], values.questions, values.seed)

@@ -8,11 +8,11 @@ import time
 
 from absl import app, flags
 
-from fabir_tf.pipelines.alignment import measure_coverage
-from fabir_tf.pipelines.encoding import encode, tokenise
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.vectors import load_vectors
-from fabir_tf.pipelines.vocabulary import build_vocabulary
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.features.alignment import measure_coverage
+from fabir_tf.pipelines.text.tokenized import encode, tokenize_dataset
+from fabir_tf.pipelines.text.vocabulary import build_vocabulary
+from fabir_tf.pipelines.text.word_vectors import load_vectors
 
 flags.DEFINE_string("dataset", "sample", "What to encode, as in fabir-train.")
 flags.DEFINE_string("split", "dev", "train or dev; a JSON file is read whole.")
@@ -22,13 +22,13 @@ flags.DEFINE_string("vectors", "bundled", "Word vectors, as in fabir-train.")
 def main(_) -> None:
     before = _peak_mib()
     data = _timed("read", lambda: load_dataset(flags.FLAGS.dataset, flags.FLAGS.split))
-    tokenised = _timed("tokenise, without the cache", lambda: tokenise(data, None, lambda line: None))
-    counts = tokenised.token_counts()
+    tokenized = _timed("tokenize_dataset, without the cache", lambda: tokenize_dataset(data, None, lambda line: None))
+    counts = tokenized.token_counts()
     vectors = _timed("read the vectors", lambda: load_vectors(flags.FLAGS.vectors, {word.lower() for word in counts}))
     vocabulary = _timed("vocabulary", lambda: build_vocabulary(counts, vectors.words))
-    encoded = _timed("look up", lambda: encode(tokenised, vocabulary, 20))
-    texts = tokenised.texts
-    arrays = (texts.tokens, texts.starts, texts.ends, texts.splits, encoded.type_words, encoded.type_characters)
+    encoded = _timed("look up", lambda: encode(tokenized, vocabulary, 20))
+    texts = tokenized.texts
+    arrays = (texts.tokens, texts.starts, texts.ends, texts.splits, encoded.unique_words, encoded.unique_characters)
     print(
         f"{len(data.questions):,} questions, {len(data.passages):,} passages, {len(texts.tokens):,} tokens, "
         f"{len(texts.types):,} distinct\n"

@@ -73,9 +73,9 @@ def measure(values: flags.FlagValues) -> dict:
     """Runs the command, turn by turn."""
     from workload import load_questions
 
-    tokenised = load_questions(values.dataset)
-    questions = len(tokenised.data.questions)
-    reader = _reader(values, tokenised)
+    tokenized = load_questions(values.dataset)
+    questions = len(tokenized.data.questions)
+    reader = _reader(values, tokenized)
     turns = []
     with tempfile.TemporaryDirectory() as folder:
         # The first, which is not counted, has the model traced.
@@ -86,23 +86,23 @@ def measure(values: flags.FlagValues) -> dict:
     return _report(turns[1:], questions)
 
 
-def _reader(values: flags.FlagValues, tokenised):
+def _reader(values: flags.FlagValues, tokenized):
     from workload import fresh_reader
 
     import fabir_tf
 
     if values.run_dir:
         return fabir_tf.Reader.load(values.run_dir, values.max_passage, values.precision)
-    reader = fresh_reader("fabir", tokenised, values.precision)
+    reader = fresh_reader("fabir", tokenized, values.precision)
     return fabir_tf.Reader(reader.model, reader.vocabulary, reader.config, values.max_passage)
 
 
 def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]:
     """Seconds of each part of fabir-predict, and in all."""
-    import fabir_tf.reader
+    import fabir_tf.reading.reader
     from fabir_tf.commands import predict
-    from fabir_tf.pipelines import tokenizer
-    from fabir_tf.pipelines.sources import BUNDLED
+    from fabir_tf.pipelines.datasets.sources import BUNDLED
+    from fabir_tf.pipelines.text import tokenizer
 
     watches = Stopwatches()
     source = str(BUNDLED / "sample-dev.json") if values.dataset == "sample" else values.dataset
@@ -111,14 +111,18 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
     )
     given.max_passage, given.precision = values.max_passage, values.precision
     tokenizer._remembered_spans.cache_clear()
-    logits_of, read, one_ahead = reader._logits, predict.read_records, fabir_tf.reader.one_ahead
+    logits_of, read, one_ahead = reader._logits, predict.read_records, fabir_tf.reading.reader.one_ahead
     with (
-        mock.patch.object(fabir_tf.reader.Reader, "load", lambda *_: reader),
+        mock.patch.object(fabir_tf.reading.reader.Reader, "load", lambda *_: reader),
         mock.patch.object(predict, "read_records", lambda path: watches.between("reading", read(path))),
         mock.patch.object(
-            fabir_tf.reader, "tokenise_texts", watches.around("tokenising", fabir_tf.reader.tokenise_texts)
+            fabir_tf.reading.reader,
+            "tokenize_texts",
+            watches.around("tokenising", fabir_tf.reading.reader.tokenize_texts),
         ),
-        mock.patch.object(fabir_tf.reader, "one_ahead", lambda items: watches.between("tokens", one_ahead(items))),
+        mock.patch.object(
+            fabir_tf.reading.reader, "one_ahead", lambda items: watches.between("tokens", one_ahead(items))
+        ),
         mock.patch.object(reader, "encode", watches.around("encoding", reader.encode)),
         mock.patch.object(reader, "predict", watches.around("predict", reader.predict)),
         mock.patch.object(reader, "_logits", lambda *batches: watches.between("model", logits_of(*batches))),

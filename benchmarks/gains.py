@@ -13,8 +13,8 @@ from absl import flags
 from runs import read_runs
 
 from fabir_tf.commands import cli
+from fabir_tf.experiments.published import TABLES
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.published import TABLES
 
 flags.DEFINE_list("runs", [], "The files runs.csv of fabir-compare, comma-separated.")
 flags.DEFINE_string("against", "fabir", "The configuration that the others are set against.")
@@ -34,7 +34,7 @@ def interval(first: list[float], second: list[float]) -> tuple[float, float] | N
 
 def main(values: flags.FlagValues) -> None:
     """Reads, sets side by side and prints."""
-    cli.expect_given(values, runs="the files runs.csv")
+    cli.validate_given(values, runs="the files runs.csv")
     runs = read_runs(values.runs)
     if values.against not in runs:
         raise UserError(f"--against={values.against}: expected one of {', '.join(runs)}")

@@ -56,8 +56,8 @@ def measure(values: flags.FlagValues) -> dict:
     """Measures training and evaluation, turn by turn."""
     from workload import load_questions
 
-    tokenised = load_questions(values.dataset, values.questions)
-    tasks = {"training": _training(tokenised, values.precision), "evaluation": _evaluation(tokenised, values.precision)}
+    tokenized = load_questions(values.dataset, values.questions)
+    tasks = {"training": _training(tokenized, values.precision), "evaluation": _evaluation(tokenized, values.precision)}
     turns = {name: [] for name in TASKS}
     for turn in range(1, values.turns + 1):
         for name, task in tasks.items():
@@ -92,20 +92,20 @@ def _turn(batches: Callable[[], Iterable], consume: Callable[[Iterable], object]
     }
 
 
-def _training(tokenised, precision: str) -> tuple:
+def _training(tokenized, precision: str) -> tuple:
     from workload import Training
 
-    training = Training("fabir", tokenised, precision)
+    training = Training("fabir", tokenized, precision)
     return training.epoch, training.train, training.questions
 
 
-def _evaluation(tokenised, precision: str) -> tuple:
+def _evaluation(tokenized, precision: str) -> tuple:
     """The reader's own batches, caught where it takes the logits of them."""
     from workload import fresh_reader
 
-    from fabir_tf.pipelines.batches import batches_to_read
+    from fabir_tf.pipelines.features.tensor_batches import batches_to_read
 
-    reader = fresh_reader("fabir", tokenised, precision)
+    reader = fresh_reader("fabir", tokenized, precision)
     logits_of, caught = reader._logits, []
 
     def catching(*batches):
@@ -113,13 +113,13 @@ def _evaluation(tokenised, precision: str) -> tuple:
         return logits_of(*batches)
 
     with mock.patch.object(reader, "_logits", catching):
-        reader.predict(reader.encode(tokenised))
+        reader.predict(reader.encode(tokenized))
 
     def consume(batches: Iterable) -> None:
         for _ in logits_of.of(batches):
             pass
 
-    return lambda: batches_to_read(*caught[0]), consume, len(tokenised.data.questions)
+    return lambda: batches_to_read(*caught[0]), consume, len(tokenized.data.questions)
 
 
 def _figures(turns: list[dict]) -> dict:

@@ -16,9 +16,9 @@ import re
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.squad import read_squad
 
 flags.DEFINE_string("dataset", None, "SQuAD file.")
 flags.DEFINE_string("output", None, "The file that is written.")
@@ -104,8 +104,8 @@ def joined(group: list[dict], rng: random.Random) -> dict:
 
 def main(values: flags.FlagValues) -> None:
     """Reads, joins and writes."""
-    cli.expect_given(values, dataset="a SQuAD file", output="a file")
-    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
+    cli.validate_given(values, dataset="a SQuAD file", output="a file")
+    cli.validate_other_file("output", values.output, {"dataset": values.dataset})
     # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
     read_squad(values.dataset)
     articles = read_json(values.dataset)["data"]

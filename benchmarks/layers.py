@@ -105,7 +105,7 @@ def _compiled(layer, inputs: tuple, options: dict) -> Callable:
     import tensorflow as tf
 
     from fabir_tf.backends.tensorflow import reading_kernels
-    from fabir_tf.layers.backend_kernels import backend_kernels
+    from fabir_tf.layers.core.backend_kernels import backend_kernels
 
     tensors = {name: value for name, value in options.items() if tf.is_tensor(value)}
     fixed = {name: value for name, value in options.items() if name not in tensors}
@@ -123,9 +123,9 @@ def _whole_model(model, config, texts: dict[str, tuple[int, int]]) -> Callable:
     from workload import random_batch
 
     from fabir_tf.backends.tensorflow import as_graph
-    from fabir_tf.passage_sharing import PassageSharing
+    from fabir_tf.models.deduplicated import DeduplicatedModel
 
-    function, inputs = as_graph(PassageSharing(model)), random_batch(config, *texts.values())
+    function, inputs = as_graph(DeduplicatedModel(model)), random_batch(config, *texts.values())
     return lambda: function(inputs)
 
 

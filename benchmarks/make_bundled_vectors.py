@@ -16,7 +16,7 @@ import numpy as np
 from absl import app, flags
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.vectors import dequantise_rows, load_vectors, quantise_rows
+from fabir_tf.pipelines.text.word_vectors import dequantise_rows, load_vectors, quantise_rows
 
 _VECTORS = flags.DEFINE_string("vectors", None, "Word vectors to cut: GloVe text or .npz.", required=True)
 _WORDS = flags.DEFINE_integer("words", 30_000, "How many of the first words to keep.", lower_bound=1)

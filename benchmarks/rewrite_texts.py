@@ -12,9 +12,9 @@ import re
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.squad import read_squad
 
 SEED = 1
 # Letters without the first and the last, whose change is seen at once.
@@ -69,8 +69,8 @@ def rewrite(articles: list[dict], kind: str) -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads, rewrites and writes."""
-    cli.expect_given(values, dataset="a SQuAD file", kind="one of " + ", ".join(KINDS), output="a file")
-    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
+    cli.validate_given(values, dataset="a SQuAD file", kind="one of " + ", ".join(KINDS), output="a file")
+    cli.validate_other_file("output", values.output, {"dataset": values.dataset})
     # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
     read_squad(values.dataset)
     content = read_json(values.dataset)

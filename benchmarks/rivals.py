@@ -48,7 +48,7 @@ def measure(values: flags.FlagValues) -> dict:
     tasks, precisions = chosen(values, "tasks", TASKS), chosen(values, "precisions", PRECISIONS)
     rivals = chosen(values, "rivals", RIVALS, may_be_empty=True)
     readers = chosen(values, "readers", READERS, may_be_empty=bool(rivals))
-    _expect_torch(rivals)
+    _validate_torch(rivals)
     say = "{speed:,.1f} questions/s".format_map
     with contextlib.ExitStack() as stack:
         contenders = {
@@ -59,7 +59,7 @@ def measure(values: flags.FlagValues) -> dict:
     return {task: _report(task, turns, readers) for task, turns in found.items()}
 
 
-def _expect_torch(rivals: list[str]) -> None:
+def _validate_torch(rivals: list[str]) -> None:
     from fabir_tf.pipelines.errors import UserError
 
     missing = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
@@ -73,23 +73,23 @@ def _contenders(
     """What makes each of them, by its name and precision."""
     from workload import examples_of, load_questions
 
-    tokenised = load_questions(values.dataset, values.questions)
+    tokenized = load_questions(values.dataset, values.questions)
     to_train_on = load_questions(values.dataset, values.training_questions)
-    pieces, training_pieces = (_pieces(part, values.pieces_per_token) for part in (tokenised, to_train_on))
+    pieces, training_pieces = (_pieces(part, values.pieces_per_token) for part in (tokenized, to_train_on))
     # Ours leave out what is too long to be trained on.
     lengths = (pieces, training_pieces[examples_of(to_train_on).rows.questions])
     contenders = {}
     for precision in precisions:
         for name in readers:
-            contenders[name, precision] = (_ours, name, precision, values.threads, tokenised, to_train_on)
+            contenders[name, precision] = (_ours, name, precision, values.threads, tokenized, to_train_on)
         for name in rivals:
             contenders[name, precision] = (_theirs, name, precision, values.threads, *lengths)
     return contenders
 
 
-def _pieces(tokenised, pieces_per_token: float) -> np.ndarray:
+def _pieces(tokenized, pieces_per_token: float) -> np.ndarray:
     """What a rival reads of each question and its passage, [CLS] and both [SEP] included."""
-    texts = (tokenised.question_lengths, tokenised.passage_lengths[tokenised.question_passages])
+    texts = (tokenized.question_lengths, tokenized.passage_lengths[tokenized.question_passages])
     return sum(np.ceil(lengths * pieces_per_token).astype(np.int64) for lengths in texts) + 3
 
 

@@ -77,12 +77,12 @@ def _forward(point: Point, seconds: float):
     from workload import READERS, fresh_model, random_batch, set_threads
 
     from fabir_tf.backends.tensorflow import as_graph
-    from fabir_tf.passage_sharing import PassageSharing
+    from fabir_tf.models.deduplicated import DeduplicatedModel
 
     set_threads(point.threads)
     # A small word table: the published one would be most of the memory, and none of the time.
     config = READERS["fabir"](frozen_words=1000)
-    forward = as_graph(PassageSharing(fresh_model(config, point.precision)))
+    forward = as_graph(DeduplicatedModel(fresh_model(config, point.precision)))
     inputs = random_batch(config, (point.batch, point.passage), (point.batch, point.question))
     empty_mib = peak_mib()
 

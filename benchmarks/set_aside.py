@@ -14,10 +14,10 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.squad import read_squad
 
 flags.DEFINE_string("dataset", None, "SQuAD file with the articles.")
 flags.DEFINE_list("titles", [], "Titles of the articles, comma-separated.")
@@ -46,7 +46,7 @@ def without(articles: list[dict], titles: set[str], held: set[str]) -> list[dict
 
 def main(values: flags.FlagValues) -> None:
     """Reads, parts and writes."""
-    cli.expect_given(values, dataset="a SQuAD file", titles="the articles", output="a folder")
+    cli.validate_given(values, dataset="a SQuAD file", titles="the articles", output="a folder")
     files = [Path(name) for name in (values.dataset, *values.others)]
     if len({HELD, *(path.name for path in files)}) <= len(files):
         raise UserError("--others: found two files of the same name, by which the written ones are told apart")
@@ -54,7 +54,7 @@ def main(values: flags.FlagValues) -> None:
         # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
         read_squad(path)
         flag = "dataset" if path == files[0] else "others"
-        cli.expect_other_file("output", str(Path(values.output) / path.name), {flag: str(path)})
+        cli.validate_other_file("output", str(Path(values.output) / path.name), {flag: str(path)})
     contents = [read_json(path)["data"] for path in files]
     titles = set(values.titles)
     held = [article for article in contents[0] if article.get("title") in titles]

@@ -12,10 +12,10 @@ import random
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.squad import check_offsets, read_squad
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.nltk_tokenizers import SENTENCES
-from fabir_tf.pipelines.squad import check_offsets, read_squad
+from fabir_tf.pipelines.text.nltk_tokenizers import SENTENCES
 
 flags.DEFINE_string("dataset", None, "SQuAD file.")
 flags.DEFINE_string("output", None, "The file that is written.")
@@ -57,8 +57,8 @@ def shuffled(passage: dict, rng: random.Random) -> dict:
 
 def main(values: flags.FlagValues) -> None:
     """Reads, shuffles and writes."""
-    cli.expect_given(values, dataset="a SQuAD file", output="a file")
-    cli.expect_other_file("output", values.output, {"dataset": values.dataset})
+    cli.validate_given(values, dataset="a SQuAD file", output="a file")
+    cli.validate_other_file("output", values.output, {"dataset": values.dataset})
     # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
     before = read_squad(values.dataset)
     check_offsets(before)

@@ -41,18 +41,18 @@ def version_in(
 
 def _answering(dataset: str, policy: str) -> Callable[[], int]:
     """Model and decoding over a whole dataset whose tokens are looked up already."""
-    from fabir_tf.pipelines.encoding import encode
+    from fabir_tf.pipelines.text.tokenized import encode
 
-    reader, tokenised = _reader_of(dataset, policy)
-    encoded = encode(tokenised, reader.vocabulary, 20)
+    reader, tokenized = _reader_of(dataset, policy)
+    encoded = encode(tokenized, reader.vocabulary, 20)
     reader.predict(encoded)
     return lambda: len(reader.predict(encoded))
 
 
 def _answering_one_by_one(dataset: str, policy: str) -> Callable[[], int]:
     """From text to answer, as in a notebook: some questions from the whole dataset, each by itself."""
-    reader, tokenised = _reader_of(dataset, policy)
-    data = tokenised.data
+    reader, tokenized = _reader_of(dataset, policy)
+    data = tokenized.data
     asked = data.questions[:: max(1, len(data.questions) // SINGLE)][:SINGLE]
 
     def answer() -> int:
@@ -67,13 +67,13 @@ def _reader_of(dataset: str, policy: str) -> tuple:
     import keras
 
     import fabir_tf
-    from fabir_tf.pipelines.encoding import tokenise
-    from fabir_tf.pipelines.sources import load_dataset
-    from fabir_tf.pipelines.vectors import load_vectors
-    from fabir_tf.pipelines.vocabulary import build_vocabulary
+    from fabir_tf.pipelines.datasets.sources import load_dataset
+    from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+    from fabir_tf.pipelines.text.vocabulary import build_vocabulary
+    from fabir_tf.pipelines.text.word_vectors import load_vectors
 
-    tokenised = tokenise(load_dataset(dataset, "dev"), None, lambda line: None)
-    vocabulary = build_vocabulary(tokenised.token_counts(), load_vectors("bundled").words)
+    tokenized = tokenize_dataset(load_dataset(dataset, "dev"), None, lambda line: None)
+    vocabulary = build_vocabulary(tokenized.token_counts(), load_vectors("bundled").words)
     config = fabir_tf.FabirConfig(
         trainable_words=vocabulary.trainable_rows,
         characters=vocabulary.character_rows,
@@ -82,14 +82,14 @@ def _reader_of(dataset: str, policy: str) -> tuple:
     keras.config.set_dtype_policy(policy)
     reader = fabir_tf.Reader(fabir_tf.build_model(config), vocabulary, config)
     keras.config.set_dtype_policy("float32")
-    return reader, tokenised
+    return reader, tokenized
 
 
 def _train(dataset: str, policy: str, batching: str) -> dict[str, float]:
     """The second of two epochs, as the run's own history has it: in the first the model is traced."""
     import fabir_tf
-    from fabir_tf.training import train
-    from fabir_tf.training_config import DataOptions, TrainingConfig
+    from fabir_tf.training.train import train
+    from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
     settings = TrainingConfig(
         dataset=dataset, eval_dataset="sample", epochs=2, dtype_policy=policy, checkpoint_steps=10**6

@@ -15,12 +15,12 @@ import statistics
 
 import numpy as np
 from absl import flags
-from common import expect_picture, new_figure
+from common import new_figure, validate_picture
 from runs import read_runs
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable
+from fabir_tf.pipelines.files import validate_writable
 
 flags.DEFINE_list("runs", [], "QUESTIONS=FILE, comma-separated: files runs.csv of fabir-compare.")
 flags.DEFINE_list("configurations", ["fabir"], "Which of their configurations, a curve each.")
@@ -145,11 +145,11 @@ def draw(path: str, found: dict[str, dict[int, list[dict]]], more: int) -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads, fits, prints and draws."""
-    cli.expect_given(values, runs="QUESTIONS=FILE of each comparison", configurations="one of them")
+    cli.validate_given(values, runs="QUESTIONS=FILE of each comparison", configurations="one of them")
     found = read_sizes(values.runs, list(dict.fromkeys(values.configurations)))
     if values.picture:
-        expect_writable(values.picture)
-        expect_picture(values.picture)
+        validate_writable(values.picture)
+        validate_picture(values.picture)
     for row in (HEAD, ["---"] * len(HEAD)):
         print(f"| {' | '.join(row)} |")
     for name, runs in found.items():

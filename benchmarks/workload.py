@@ -9,25 +9,25 @@ import tensorflow as tf
 
 import fabir_tf
 from fabir_tf.configuration import Config
-from fabir_tf.examples import TrainingExamples, training_examples
 from fabir_tf.models import MODELS
-from fabir_tf.pipelines.batches import make_batches
-from fabir_tf.pipelines.encoding import TokenisedData, encode, tokenise
-from fabir_tf.pipelines.rows import encode_rows
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.vectors import load_vectors
-from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
-from fabir_tf.precision import dtype_policy
-from fabir_tf.training import compiled_model, length_groups, targets_of
-from fabir_tf.training_config import TrainingConfig
+from fabir_tf.models.precision import dtype_policy
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.features.examples import TrainingExamples, training_examples
+from fabir_tf.pipelines.features.features import make_features
+from fabir_tf.pipelines.features.tensor_batches import make_batches
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset, encode, tokenize_dataset
+from fabir_tf.pipelines.text.vocabulary import Vocabulary, build_vocabulary
+from fabir_tf.pipelines.text.word_vectors import load_vectors
+from fabir_tf.training.train import compiled_model, length_buckets, targets_of
+from fabir_tf.training.training_config import TrainingConfig
 
 READERS = {name: family.config for name, family in MODELS.items()}
 # What trains a reader is what trains it in fabir-train.
 TRAINING = TrainingConfig()
 
 
-def load_questions(dataset: str, questions: int | None = None) -> TokenisedData:
+def load_questions(dataset: str, questions: int | None = None) -> TokenizedDataset:
     """Loads and tokenises questions.
 
     Args:
@@ -41,7 +41,7 @@ def load_questions(dataset: str, questions: int | None = None) -> TokenisedData:
     data = load_dataset(dataset, "dev")
     if questions is not None and questions < len(data.questions):
         data = _sample(data, questions)
-    return tokenise(data, None, lambda line: None)
+    return tokenize_dataset(data, None, lambda line: None)
 
 
 def _sample(data: SquadData, questions: int) -> SquadData:
@@ -64,18 +64,18 @@ def set_threads(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def fresh_reader(name: str, tokenised: TokenisedData, precision: str) -> fabir_tf.Reader:
+def fresh_reader(name: str, tokenized: TokenizedDataset, precision: str) -> fabir_tf.Reader:
     """A reader that knows the words of the data, its weights as they begin: speed does not depend on them.
 
     Args:
         name: one of `READERS`.
-        tokenised: the data.
+        tokenized: the data.
         precision: the layers' dtype policy.
 
     Returns:
         The reader.
     """
-    vocabulary = build_vocabulary(tokenised.token_counts(), load_vectors("bundled").words)
+    vocabulary = build_vocabulary(tokenized.token_counts(), load_vectors("bundled").words)
     config = _config(name, vocabulary)
     return fabir_tf.Reader(fresh_model(config, precision), vocabulary, config)
 
@@ -102,22 +102,22 @@ class Training:
 
     Args:
         name: one of `READERS`.
-        tokenised: the questions; those that are too long or have no answer are left out.
+        tokenized: the questions; those that are too long or have no answer are left out.
         precision: the layers' dtype policy.
         batching: what batches are drawn from.
     """
 
-    def __init__(self, name: str, tokenised: TokenisedData, precision: str, batching: str = "passages"):
+    def __init__(self, name: str, tokenized: TokenizedDataset, precision: str, batching: str = "passages"):
         vectors = load_vectors("bundled")
-        vocabulary = build_vocabulary(tokenised.token_counts(), vectors.words)
+        vocabulary = build_vocabulary(tokenized.token_counts(), vectors.words)
         settings = TRAINING.replace(dtype_policy=precision, batching=batching)
         config = _config(name, vocabulary)
         self._trainer = compiled_model(config, settings, vectors)
         self._trainer.optimizer.build(self._trainer.trainable_variables)
-        examples = examples_of(tokenised)
-        self._rows = encode_rows(encode(tokenised, vocabulary, config.max_word_characters), examples.rows)
+        examples = examples_of(tokenized)
+        self._rows = make_features(encode(tokenized, vocabulary, config.max_word_characters), examples.rows)
         self._borders = np.stack([examples.firsts, examples.lasts], axis=1)
-        self._groups = length_groups(self._rows, settings)
+        self._groups = length_buckets(self._rows, settings)
         data = self._batches(self._groups.epoch(0)[:1])
         self._step = tf.function(self._trainer.train_step, input_signature=[data.element_spec], autograph=False)
         self.train(data)
@@ -142,13 +142,13 @@ class Training:
         return make_batches(self._rows, batches, targets_of(self._rows, self._borders))
 
 
-def examples_of(tokenised: TokenisedData) -> TrainingExamples:
+def examples_of(tokenized: TokenizedDataset) -> TrainingExamples:
     """The questions that can be trained on."""
-    return training_examples(tokenised, TRAINING.max_passage, TRAINING.max_question)[0]
+    return training_examples(tokenized, TRAINING.max_passage, TRAINING.max_question)[0]
 
 
 def random_batch(config, passages: tuple[int, int], questions: tuple[int, int]) -> dict:
-    """Inputs of `PassageSharing` without padding, each passage asked as often as any other.
+    """Inputs of `DeduplicatedModel` without padding, each passage asked as often as any other.
 
     Args:
         config: of a reader with characters.
@@ -156,11 +156,11 @@ def random_batch(config, passages: tuple[int, int], questions: tuple[int, int]) 
     """
     types = types_of(passages, questions)
     return {
-        "type_words": tf.random.uniform((types,), 1, config.trainable_words + config.frozen_words, tf.int32),
-        "type_characters": tf.random.uniform((types, config.max_word_characters), 1, config.characters, tf.int32),
-        "passage_types": tf.random.uniform(passages, 0, types, tf.int32),
-        "question_types": tf.random.uniform(questions, 0, types, tf.int32),
-        "asked_passages": tf.range(questions[0]) * passages[0] // questions[0],
+        "unique_words": tf.random.uniform((types,), 1, config.trainable_words + config.frozen_words, tf.int32),
+        "unique_characters": tf.random.uniform((types, config.max_word_characters), 1, config.characters, tf.int32),
+        "passage_token_index": tf.random.uniform(passages, 0, types, tf.int32),
+        "question_token_index": tf.random.uniform(questions, 0, types, tf.int32),
+        "passage_index": tf.range(questions[0]) * passages[0] // questions[0],
     }
 
 

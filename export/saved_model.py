@@ -8,15 +8,15 @@ from pathlib import Path
 import nltk
 import tensorflow as tf
 
-from fabir_tf.calibration import Calibration
-from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import naming
+from fabir_tf.pipelines.files import named_errors
 from fabir_tf.pipelines.json_files import quoted
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.tokenizer_parity import texts_cut_otherwise
-from fabir_tf.reader import Reader
+from fabir_tf.pipelines.text.graph.parity import texts_cut_otherwise
+from fabir_tf.reading.calibration import Calibration
+from fabir_tf.reading.graph_reader import TEXT_SPECS, RawTextReader
+from fabir_tf.reading.reader import Reader
 
 
 def export_reader(
@@ -47,7 +47,7 @@ def export_reader(
     if n_best < 1:
         raise UserError(f"n_best must be at least 1, found {n_best}")
     folder = version_folder(export_dir, version)
-    _expect_same_tokens()
+    _validate_same_tokens()
     module = RawTextReader(reader, n_best)
     signatures = {
         "serving_default": _traced(module.answer, *TEXT_SPECS),
@@ -56,7 +56,7 @@ def export_reader(
     # A server takes a folder for a version only if its name is a number.
     unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
     try:
-        with naming(folder, unfinished):
+        with named_errors(folder, unfinished):
             # Made here, because what TensorFlow raises where it cannot make it tells a person nothing.
             unfinished.mkdir(parents=True)
             tf.saved_model.save(module, str(unfinished), signatures)
@@ -92,7 +92,7 @@ def version_folder(export_dir: str | os.PathLike, version: int | None = None) ->
     return folder
 
 
-def _expect_same_tokens() -> None:
+def _validate_same_tokens() -> None:
     """Compares the two tokenizers, because one of them changes with every version of NLTK."""
     data = load_dataset("sample", "dev")
     texts = [*data.passages, *(question.text for question in data.questions)]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.text.tokenizer import tokenize
 
 WARM_UP_FILE = "tf_serving_warmup_requests"
 """Where a server looks for them, in a version's folder `assets.extra`."""

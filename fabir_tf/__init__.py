@@ -1,35 +1,99 @@
-"""fabir_tf: a small, fast question-answering reader built on attention alone.
+"""fabir_tf: small, fast question-answering readers built on attention, for TensorFlow and Keras 3.
 
     model = fabir_tf.build_model()                       # a functional keras.Model
-    reader = fabir_tf.Reader.load("runs/base")           # a trained reader
+    reader = fabir_tf.Reader.load("fabir-base")          # a trained reader
     reader.answer("Who wrote it?", "It was written by Ada.")
 
-Importing the package registers its layers with Keras, so that a saved `.keras` file loads without further arguments.
+Importing the package registers its layers with Keras, so a saved `.keras` file loads without further arguments.
+Everything that needs TensorFlow is imported when it is first used: a model alone also builds where only another Keras
+backend is installed.
 """
 
+import importlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-# Must be set before TensorFlow loads: its notices would bury what the commands print. A few of its first ones stay.
+# TensorFlow reads this when it loads; its start-up notices would hide what the commands print.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# In a checkout layers/, pipelines/ and export/ stand beside this package; an installed wheel holds them inside it.
-_root = Path(__file__).resolve().parents[1]
-if __name__ == "fabir_tf" and (_root / "WORKSPACE.md").is_file() and str(_root) not in __path__:
-    __path__.append(str(_root))
+# An installed package contains layers/, pipelines/ and export/; in a checkout they are its neighbours.
+if not (Path(__file__).parent / "layers").is_dir():
+    __path__.append(str(Path(__file__).resolve().parents[1]))
 
-from fabir_tf import layers, schedule  # noqa: E402
-from fabir_tf.models import build_model, list_models  # noqa: E402
-from fabir_tf.models.fabir import FabirConfig  # noqa: E402
+from fabir_tf import compatibility, layers
+from fabir_tf.models import build_model, list_models
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.version import __version__
 
-__version__ = "0.1.0"
-__all__ = ["FabirConfig", "Reader", "build_model", "layers", "list_models", "schedule"]
+if TYPE_CHECKING:
+    from fabir_tf import analysis, export, models, pipelines, reading, training
+    from fabir_tf.export import export_reader
+    from fabir_tf.pipelines.datasets.sources import load_dataset
+    from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
+    from fabir_tf.reading.calibration import calibrate
+    from fabir_tf.reading.evaluation import evaluate
+    from fabir_tf.reading.inspection import look_inside
+    from fabir_tf.reading.packing import pack
+    from fabir_tf.reading.reader import Reader
+    from fabir_tf.training.train import train
+    from fabir_tf.training.training_config import DataOptions, TrainingConfig
+
+# Where each name that is imported on first use comes from.
+_LAZY = {
+    "Answer": "fabir_tf.reading.answers",
+    "DataOptions": "fabir_tf.training.training_config",
+    "QuestionAnswerer": "fabir_tf.reading.answers",
+    "Reader": "fabir_tf.reading.reader",
+    "Span": "fabir_tf.reading.answers",
+    "TrainingConfig": "fabir_tf.training.training_config",
+    "calibrate": "fabir_tf.reading.calibration",
+    "evaluate": "fabir_tf.reading.evaluation",
+    "export_reader": "fabir_tf.export",
+    "load_dataset": "fabir_tf.pipelines.datasets.sources",
+    "look_inside": "fabir_tf.reading.inspection",
+    "pack": "fabir_tf.reading.packing",
+    "train": "fabir_tf.training.train",
+}
+_LAZY_PACKAGES = ("analysis", "export", "models", "pipelines", "reading", "training")
+
+__all__ = [
+    "Answer",
+    "DataOptions",
+    "FabirConfig",
+    "QuestionAnswerer",
+    "Reader",
+    "Span",
+    "TrainingConfig",
+    "__version__",
+    "analysis",
+    "build_model",
+    "calibrate",
+    "evaluate",
+    "export",
+    "export_reader",
+    "layers",
+    "list_models",
+    "load_dataset",
+    "look_inside",
+    "models",
+    "pack",
+    "pipelines",
+    "reading",
+    "train",
+    "training",
+]
+
+compatibility.register_old_layers()
 
 
 def __getattr__(name: str):
-    # The reader needs TensorFlow's pipelines; a model alone also builds where only another Keras backend is installed.
-    if name == "Reader":
-        from fabir_tf.reader import Reader
-
-        return Reader
+    if name in _LAZY_PACKAGES:
+        return importlib.import_module(f"fabir_tf.{name}")
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'fabir_tf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,7 +18,7 @@ class WriteError(OSError):
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Opens a file for writing that takes the place of `path` only once it is complete.
 
     Args:
@@ -33,7 +33,7 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     if _is_special(path):
-        with naming(path), open(path, "wb") as file:
+        with named_errors(path), open(path, "wb") as file:
             yield file
         return
     with _beside(path) as (temporary, target):
@@ -48,9 +48,9 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a text file in UTF-8, whole or not at all.
 
     Raises:
-        WriteError: see `replacing`.
+        WriteError: see `atomic_write`.
     """
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         # Python strings from JSON may hold lone surrogates, which plain UTF-8 refuses.
         file.write(text.encode("utf-8", "surrogatepass"))
 
@@ -65,7 +65,7 @@ def named_files(names: str) -> list[str]:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
-    """Rows as CSV, after a line of names; None is an empty cell.
+    """Examples as CSV, after a line of names; None is an empty cell.
 
     Args:
         columns: names of the columns.
@@ -78,7 +78,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
     return text.getvalue()
 
 
-def expect_writable(path: str | os.PathLike) -> None:
+def validate_writable(path: str | os.PathLike) -> None:
     """Finds out before a long work, and not after it, whether a file can be written.
 
     Args:
@@ -130,7 +130,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def naming(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iterator[None]:
+def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iterator[None]:
     """Names a file in the errors of writing it, which mostly do not say what could not be written.
 
     Args:
@@ -157,7 +157,7 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     _make_room(path)
     try:
-        with naming(path, temporary):
+        with named_errors(path, temporary):
             yield temporary, target
     finally:
         temporary.unlink(missing_ok=True)

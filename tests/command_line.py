@@ -104,7 +104,7 @@ class CommandLines:
 
 def _serve() -> None:
     modules = {name: importlib.import_module(f"fabir_tf.commands.{name}") for name in COMMANDS}
-    importlib.import_module("fabir_tf.reader")
+    importlib.import_module("fabir_tf.reading.reader")
     for line in sys.stdin:
         request = json.loads(line)
         # Pipes, because a limit on the size of files must not cut off what is said about it.

@@ -58,9 +58,9 @@ def exported(tmp_path_factory) -> Exported:
     # Here, because the commands' tests need none of it.
     import tensorflow as tf
 
-    from fabir_tf.calibration import Calibration
     from fabir_tf.export import export_reader
-    from fabir_tf.pipelines.tokenizer import tokenize
+    from fabir_tf.pipelines.text.tokenizer import tokenize
+    from fabir_tf.reading.calibration import Calibration
 
     texts = squad_data(ARTICLES + DEV_ARTICLES).passages
     words = sorted({word.lower() for text in texts for word in tokenize(text).words})

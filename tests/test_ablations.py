@@ -9,7 +9,7 @@ from tiny import CONFIG
 
 import fabir_tf
 from fabir_tf.models import MODELS
-from fabir_tf.training_config import TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs").glob("*.flags"))
@@ -123,8 +123,8 @@ def test_matches_are_told_after_the_reduction():
 
 def test_dropped_words_are_read_as_unknown_ones_in_training_alone():
     """By their characters, which also tell what matches."""
-    keeps = {f"{name}_keep": 1.0 for name in ("input", "sublayer", "attention", "selector", "character")}
-    found, model = logits_of({"word_keep": 0.5, "word_match": True} | keeps)
+    rates = {f"{name}_dropout": 0.0 for name in ("input", "sublayer", "attention", "selector", "character")}
+    found, model = logits_of({"word_dropout": 0.5, "word_match": True} | rates)
     published, _ = logits_of({"word_match": True})
     np.testing.assert_array_equal(found, published)
     model.get_layer("word_dropout").rate = 1.0

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines.alignment import (
+from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, read_squad
+from fabir_tf.pipelines.features.alignment import (
     DROPPED,
     Alignment,
     CoverageLedger,
@@ -17,8 +18,7 @@ from fabir_tf.pipelines.alignment import (
     reachable_score,
     span_text,
 )
-from fabir_tf.pipelines.squad import Answer, Question, SquadData, read_squad
-from fabir_tf.pipelines.tokenizer import Tokens, tokenize
+from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
 
 #          0         1         2
 #          0123456789012345678901

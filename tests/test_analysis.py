@@ -9,19 +9,19 @@ import sys
 
 import numpy as np
 import pytest
-from test_bad_input import told
+from test_bad_input import assert_error
 from tiny import ARTICLES, squad_data, write_squad
 
-from fabir_tf.analysis.certainty import calibration_error, certainty_bins
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
 from fabir_tf.analysis.intervals import interval, resampled_means
 from fabir_tf.analysis.judged import Judged, Prediction, judge, read_answers
 from fabir_tf.analysis.scores import score_groups
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.squad import squad_from_json
+from fabir_tf.pipelines.datasets.squad_metrics import score_v1
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import squad_from_json
-from fabir_tf.pipelines.squad_metrics import score_v1
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.reading.certainty import calibration_error, certainty_bins
 
 DATA = squad_data(ARTICLES)
 # Of the twelve questions the first is right, the second half right, and the others are wrong or missing.
@@ -64,7 +64,7 @@ def test_the_kind_of_a_question(question, kind):
 
 
 def test_lengths_are_counted_in_tokens_and_every_question_has_its_group():
-    by_name = {way.name: way for way in groupings(tokenise(DATA))}
+    by_name = {way.name: way for way in groupings(tokenize_dataset(DATA))}
     expected = {
         "answer_length": "2",  # Anna Keld
         "question_length": "1-7",
@@ -96,7 +96,7 @@ def test_questions_without_an_answer_are_a_group_of_their_own():
         ]
     }
     data = squad_from_json(content, "v2")
-    way = groupings(tokenise(data))[0]
+    way = groupings(tokenize_dataset(data))[0]
     assert [way.labels[group] for group in way.groups] == ["0", "1"]
     found = judge("ours", data, {"1": Prediction(""), "2": Prediction("")})
     assert found.exact_match.tolist() == [100.0, 0.0]
@@ -170,7 +170,7 @@ def test_differences_are_of_the_same_resampled_questions():
 
 def test_the_table_has_every_group_and_sets_the_others_against_the_first():
     ours, perfect = judged(), judge("perfect", DATA, {q.id: Prediction(q.answers[0].text) for q in DATA.questions})
-    rows = score_groups([ours, perfect], groupings(tokenise(DATA)))
+    rows = score_groups([ours, perfect], groupings(tokenize_dataset(DATA)))
     for name in ("all", "answer_length", "question_length", "question_type", "passage_length"):
         own = [row for row in rows if row["grouping"] == name]
         assert sum(row["questions"] for row in own) == 2 * len(DATA.questions)
@@ -250,17 +250,21 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
 def test_mistakes_are_told(commands, tiny_run, tmp_path):
     out, data = f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.dev}"
     predictions = tiny_run.path / "predictions.json"
-    told(commands, "analyze", [out], ["--dataset is missing"])
-    told(commands, "analyze", [data], ["--output is missing"])
-    told(commands, "analyze", [data, out], ["--predictions_files", "--question_id"])
-    told(commands, "analyze", [data, out, "--run_dir=x"], ["--run_dir", "--question_id"])
-    told(commands, "analyze", [data, out, "--predictions_files=a=nowhere.json"], ["nowhere.json"])
-    told(commands, "analyze", [data, out, f"--predictions_files=a={predictions},a={predictions}"], ["same name"])
-    told(commands, "analyze", [data, out, "--predictions_files=a="], ["'a='", "NAME=FILE"])
+    assert_error(commands, "analyze", [out], ["--dataset is missing"])
+    assert_error(commands, "analyze", [data], ["--output is missing"])
+    assert_error(commands, "analyze", [data, out], ["--predictions_files", "--question_id"])
+    assert_error(commands, "analyze", [data, out, "--run_dir=x"], ["--run_dir", "--question_id"])
+    assert_error(commands, "analyze", [data, out, "--predictions_files=a=nowhere.json"], ["nowhere.json"])
+    assert_error(
+        commands, "analyze", [data, out, f"--predictions_files=a={predictions},a={predictions}"], ["same name"]
+    )
+    assert_error(commands, "analyze", [data, out, "--predictions_files=a="], ["'a='", "NAME=FILE"])
     other = write_squad(tmp_path / "other.json", ARTICLES[1:2])
-    told(commands, "analyze", [f"--dataset={other}", out, f"--predictions_files={predictions}"], ["no question"])
+    assert_error(
+        commands, "analyze", [f"--dataset={other}", out, f"--predictions_files={predictions}"], ["no question"]
+    )
     looking = [f"--run_dir={tiny_run.path}", "--question_id=none"]
-    told(commands, "analyze", [data, out, *looking], ["--question_id=none", "no such question"])
+    assert_error(commands, "analyze", [data, out, *looking], ["--question_id=none", "no such question"])
     assert not list((tmp_path / "out").glob("*"))
 
 

@@ -7,11 +7,11 @@ import tensorflow as tf
 
 import fabir_tf
 from fabir_tf.backends import tensorflow as backend
-from fabir_tf.layers.backend_kernels import backend_kernels
-from fabir_tf.layers.layer_norm import layer_norm
-from fabir_tf.layers.masking import masked_softmax
-from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.precision import dtype_policy
+from fabir_tf.layers.core.backend_kernels import backend_kernels
+from fabir_tf.layers.core.layer_norm import layer_norm
+from fabir_tf.layers.core.masking import masked_softmax
+from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.models.precision import dtype_policy
 
 GAIN, BIAS = np.random.default_rng(1).normal(size=(2, 100))
 
@@ -47,7 +47,7 @@ def operations(function):
 
 
 def test_only_reading_on_tensorflow_uses_it(monkeypatch):
-    sharing = PassageSharing(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
+    sharing = DeduplicatedModel(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
     norms = [layer for layer in sharing._flatten_layers() if type(layer).__name__ == "ResidualNorm"]
     found = [name for name, kind in operations(backend.as_graph(sharing)).items() if kind.startswith("FusedBatchNorm")]
     # Most norms are applied to one text.
@@ -68,7 +68,7 @@ def softmax_types(function):
 @pytest.mark.parametrize(("policy", "expected"), [("mixed_bfloat16", "bfloat16"), ("float32", "float32")])
 def test_reading_leaves_the_rounding_of_weights_to_the_kernel(policy, expected, monkeypatch):
     with dtype_policy(policy):
-        sharing = PassageSharing(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
+        sharing = DeduplicatedModel(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
     monkeypatch.setattr(backend, "_softmax_sums_in_float32", lambda: True)
     assert set(softmax_types(backend.as_graph(sharing))) == {expected}
     # Where TensorFlow's own kernel would sum in bfloat16.

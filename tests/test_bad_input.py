@@ -34,7 +34,7 @@ TEXTS = {
     "three_numbers.txt": "the 1 2 3\nmill 4 5 6\n",
     "unknown_setting.json": '{"training": {"epoch": 3}}',
     "other_type.json": '{"training": {"epochs": "three"}}',
-    "other_range.json": '{"model": {"d_model": 20, "input_keep": 1.5}}',
+    "other_range.json": '{"model": {"d_model": 20, "input_dropout": 1.5}}',
     "no_number.json": '{"training": {"adam_epsilon": NaN}}',
     "positional.flags": "--epochs=1\nbatch_size=3\n",
     "unknown.flags": "--epochs=1\n--batchsize=3\n",
@@ -72,7 +72,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def told(commands: CommandLines, command: str, arguments: str | list[str], parts: str | list[str], **options) -> str:
+def assert_error(
+    commands: CommandLines, command: str, arguments: str | list[str], parts: str | list[str], **options
+) -> str:
     """The sentence of a command that changed no file."""
     before = contents(commands.folder)
     arguments = arguments.split() if isinstance(arguments, str) else arguments
@@ -118,7 +120,7 @@ def told(commands: CommandLines, command: str, arguments: str | list[str], parts
     ],
 )
 def test_flags(commands, files, command, arguments, parts):
-    error = told(commands, command, arguments, [])
+    error = assert_error(commands, command, arguments, [])
     for part in [parts] if isinstance(parts, str) else parts:
         assert part.lower() in error.lower()
 
@@ -144,7 +146,7 @@ def test_flags(commands, files, command, arguments, parts):
     ],
 )
 def test_flags_that_belong_together(commands, files, command, arguments, parts):
-    told(commands, command, arguments, parts)
+    assert_error(commands, command, arguments, parts)
 
 
 # Configuration
@@ -160,7 +162,7 @@ def test_flags_that_belong_together(commands, files, command, arguments, parts):
         ("--epochs=-1", ["epochs must be", "0", "found -1"]),
         ("--batch_size=0", ["batch_size must be", "1", "found 0"]),
         ("--batch_size=99999999999", ["batch_size must be", "found 99999999999"]),
-        ("--input_keep=1.5", ["input_keep must be between 0.05 and 1.0", "found 1.5"]),
+        ("--input_dropout=1.5", ["input_dropout must be between 0.0 and 0.95", "found 1.5"]),
         ("--adam_epsilon=nan", ["adam_epsilon must be a finite number", "found nan"]),
         ("--learning_rate_factor=inf", ["learning_rate_factor must be a finite number", "found inf"]),
         ("--ema_decay=1", ["ema_decay must be between", "found 1.0"]),
@@ -176,12 +178,12 @@ def test_flags_that_belong_together(commands, files, command, arguments, parts):
         ("--config=list.json", ["list.json", "found a list", "expected a JSON object of settings"]),
         ("--config=unknown_setting.json", ["unknown_setting.json", "unknown setting 'epoch'"]),
         ("--config=other_type.json", ["other_type.json", "epochs must be of type int", "'three'"]),
-        ("--config=other_range.json", ["other_range.json", "input_keep must be between", "1.5"]),
+        ("--config=other_range.json", ["other_range.json", "input_dropout must be between", "1.5"]),
         ("--config=no_number.json", ["no_number.json", "adam_epsilon must be a finite number"]),
     ],
 )
 def test_configurations(commands, files, arguments, parts):
-    told(commands, "train", f"--run_dir=new --dataset=train.json --cache_dir= {arguments}", parts)
+    assert_error(commands, "train", f"--run_dir=new --dataset=train.json --cache_dir= {arguments}", parts)
     assert not (files / "new").exists()
 
 
@@ -209,19 +211,19 @@ BAD_DATA = [
 @pytest.mark.parametrize(("name", "parts"), BAD_DATA)
 @pytest.mark.parametrize("flag", ["dataset", "eval_dataset"])
 def test_training_data(commands, files, tiny_run, tmp_path, name, parts, flag):
-    told(commands, "train", [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", f"--{flag}={name}"], parts)
+    assert_error(commands, "train", [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", f"--{flag}={name}"], parts)
     assert not contents(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "parts"), BAD_DATA)
 def test_evaluation_data(commands, files, name, parts):
-    told(commands, "evaluate", f"--predictions_file=texts.json --dataset={name}", parts)
+    assert_error(commands, "evaluate", f"--predictions_file=texts.json --dataset={name}", parts)
 
 
 def test_an_answer_that_does_not_stand_at_its_offset(commands, files, tiny_run, tmp_path):
     arguments = [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", "--dataset=offset.json"]
     parts = ["offset.json", "'Mill-1'", "answer_start 3", "expected '1712'", "1 of 12 answers are off"]
-    told(commands, "train", arguments, parts)
+    assert_error(commands, "train", arguments, parts)
     assert not contents(tmp_path)
 
 
@@ -236,19 +238,19 @@ def test_an_answer_that_does_not_stand_at_its_offset(commands, files, tiny_run, 
 )
 def test_data_that_cannot_be_trained_on(commands, files, tiny_run, tmp_path, arguments, parts):
     places = [f"--run_dir={tmp_path / 'new'}", f"--tfds_data_dir={tmp_path}"]
-    told(commands, "train", [*tiny_run.flags, *places, *arguments.split()], parts)
+    assert_error(commands, "train", [*tiny_run.flags, *places, *arguments.split()], parts)
     assert not contents(tmp_path)
 
 
 def test_a_dataset_that_nobody_knows(commands, files, tmp_path):
     arguments = f"--predictions_file=texts.json --dataset=unheard_of --tfds_data_dir={tmp_path}"
-    told(commands, "evaluate", arguments, ["--dataset=unheard_of", "no such file or dataset", "squad/v1.1"])
+    assert_error(commands, "evaluate", arguments, ["--dataset=unheard_of", "no such file or dataset", "squad/v1.1"])
 
 
 def test_the_flag_of_the_dataset_is_named(commands, tiny_run, tmp_path):
     places = [f"--run_dir={tmp_path / 'new'}", f"--tfds_data_dir={tmp_path}"]
     for flag in ("--dataset=unheard_of", "--eval_dataset=unheard_of"):
-        told(commands, "train", [*tiny_run.flags, *places, flag], [f"{flag}: found no such file"])
+        assert_error(commands, "train", [*tiny_run.flags, *places, flag], [f"{flag}: found no such file"])
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,7 @@ def test_the_flag_of_the_dataset_is_named(commands, tiny_run, tmp_path):
     ],
 )
 def test_word_vectors(commands, files, tiny_run, tmp_path, arguments, parts):
-    told(commands, "train", [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", arguments], parts)
+    assert_error(commands, "train", [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", arguments], parts)
     assert not contents(tmp_path)
 
 
@@ -285,12 +287,12 @@ def test_word_vectors(commands, files, tiny_run, tmp_path, arguments, parts):
 def test_predictions_files(commands, files, name, parts):
     if name == "train.json":
         parts = ["train.json", "'data'"]
-    told(commands, "evaluate", f"--predictions_file={name} --dataset=train.json", parts)
+    assert_error(commands, "evaluate", f"--predictions_file={name} --dataset=train.json", parts)
 
 
 def test_doubts_about_answers_that_all_exist(commands, files):
     arguments = "--predictions_file=texts.json --dataset=train.json --no_answer_file=doubts.json"
-    told(commands, "evaluate", arguments, ["--no_answer_file", "no unanswerable question", "train.json"])
+    assert_error(commands, "evaluate", arguments, ["--no_answer_file", "no unanswerable question", "train.json"])
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_doubts_about_answers_that_all_exist(commands, files):
 )
 def test_doubts_that_are_none(commands, files, name, parts):
     arguments = f"--predictions_file=texts.json --dataset=version_2.json --no_answer_file={name}"
-    told(commands, "evaluate", arguments, parts)
+    assert_error(commands, "evaluate", arguments, parts)
 
 
 # Questions
@@ -352,7 +354,7 @@ def test_a_line_that_cannot_be_answered_is_told_and_the_others_are_answered(comm
 def test_input_files(commands, files, tmp_path, name, parts):
     output = tmp_path / "answers.jsonl"
     output.write_text("from yesterday")
-    told(commands, "predict", f"--run_dir=run --input_file={name} --output_file={output}", parts)
+    assert_error(commands, "predict", f"--run_dir=run --input_file={name} --output_file={output}", parts)
     assert contents(tmp_path) == {output: b"from yesterday"}
 
 
@@ -376,7 +378,7 @@ def test_a_folder_that_holds_a_run(commands, tiny_run):
 def test_a_reader_without_weights_to_start_from(commands, tiny_run, run_copy, tmp_path):
     (run_copy / "checkpoints" / "best.npz").unlink()
     arguments = [*tiny_run.flags, f"--run_dir={tmp_path / 'new'}", f"--start_from={run_copy}"]
-    told(commands, "train", arguments, ["best.npz", "no such checkpoint"])
+    assert_error(commands, "train", arguments, ["best.npz", "no such checkpoint"])
     assert not contents(tmp_path / "new")
 
 
@@ -505,7 +507,7 @@ def test_a_damaged_run_is_not_resumed(commands, tiny_run, run_copy, name, damage
 @pytest.mark.parametrize("command", ["predict --question=Who? --passage=Anna.", "evaluate --dataset=dev.json"])
 def test_a_folder_without_a_run(commands, files, command, run):
     name, *arguments = command.split()
-    told(commands, name, [*arguments, f"--run_dir={run}"], [run, "found no run", "fabir-train"])
+    assert_error(commands, name, [*arguments, f"--run_dir={run}"], [run, "found no run", "fabir-train"])
 
 
 def test_a_learning_rate_beyond_all_bounds(commands, tiny_run, tmp_path):
@@ -542,14 +544,14 @@ PLACES = [
 )
 def test_a_place_that_cannot_be_written(commands, files, command, flag, place):
     name, *arguments = command.split()
-    told(commands, name, [*arguments, f"--{flag}={place}/x"], [f"{place}/x", "cannot be written ("])
+    assert_error(commands, name, [*arguments, f"--{flag}={place}/x"], [f"{place}/x", "cannot be written ("])
 
 
 def test_a_folder_in_the_place_of_a_file(commands, files):
     for command in ("evaluate --dataset=dev.json", "predict --question=Who? --passage=Anna."):
         name, *arguments = command.split()
         parts = ["folder: cannot be written", "directory"]
-        told(commands, name, ["--run_dir=run", *arguments, "--output_file=folder"], parts)
+        assert_error(commands, name, ["--run_dir=run", *arguments, "--output_file=folder"], parts)
 
 
 @pytest.mark.parametrize(
@@ -564,7 +566,7 @@ def test_a_folder_in_the_place_of_a_file(commands, files):
 def test_a_result_never_takes_the_place_of_what_it_is_made_from(commands, files, command, flags):
     name, *arguments = command.split()
     source, result = flags.split()
-    told(commands, name, [*arguments, f"{source}=dev.json", f"{result}=./dev.json"], [source, result])
+    assert_error(commands, name, [*arguments, f"{source}=dev.json", f"{result}=./dev.json"], [source, result])
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_a_later_run_goes_on(commands, tiny_run, run_copy):
@@ -609,7 +611,7 @@ def test_a_full_disk_behind_standard_output(commands, files):
     ):
         result = commands(name, *arguments, stdout="/dev/full")
         assert result.error == "standard output: cannot be written (No space left on device)"
-    told(
+    assert_error(
         commands,
         "predict",
         "--run_dir=run --input_file=dev.json --output_file=/dev/full",

@@ -7,14 +7,21 @@ import pytest
 import tensorflow as tf
 from tiny import by_token
 
-from fabir_tf.pipelines import batches as module
-from fabir_tf.pipelines.array_batches import Shape, array_batches, few_shapes, rounded, rounded_rows, shape_of
-from fabir_tf.pipelines.batches import batches_to_read, make_batches
-from fabir_tf.pipelines.encoding import encode, tokenise
-from fabir_tf.pipelines.rows import Rows, encode_rows
-from fabir_tf.pipelines.squad import Question, SquadData
-from fabir_tf.pipelines.tokenizer import tokenize
-from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
+from fabir_tf.pipelines.features import tensor_batches as module
+from fabir_tf.pipelines.features.array_batches import (
+    Shape,
+    array_batches,
+    bucket_shapes,
+    rounded,
+    rounded_rows,
+    shape_of,
+)
+from fabir_tf.pipelines.features.features import Examples, make_features
+from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches
+from fabir_tf.pipelines.text.tokenized import encode, tokenize_dataset
+from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
 
 WIDTH = 7
 PASSAGES = ("one two three", "the owl hunts at night in the wood", "two owls", "a b c d e f g h i j k l m")
@@ -32,9 +39,9 @@ DATA = SquadData(
     tuple(Question(f"q{number}", text, passage, ()) for number, (text, passage) in enumerate(QUESTIONS)),
 )
 VOCABULARY = Vocabulary(("owl", "hunts"), tuple("abcdeghlmnotwu"), ["the", "two", "three", "a", "k", "b", "who"])
-ENCODED = encode(tokenise(DATA), VOCABULARY, WIDTH)
+ENCODED = encode(tokenize_dataset(DATA), VOCABULARY, WIDTH)
 # Whole passages and windows, in no order; all lengths differ from the lengths of the questions beside them.
-ROWS = Rows(
+ROWS = Examples(
     questions=np.array([3, 0, 1, 4, 1, 2, 0]),
     offsets=np.array([0, 0, 5, 9, 0, 0, 3]),
     lengths=np.array([3, 8, 6, 4, 13, 2, 5]),
@@ -63,13 +70,13 @@ def expected_batch(rows):
 
 
 def dataset(batches, targets):
-    rows = encode_rows(ENCODED, ROWS)
+    rows = make_features(ENCODED, ROWS)
     return make_batches(rows, [np.array(batch, np.int64) for batch in batches], targets)
 
 
 def read(batches, max_question=None):
     """The batches as they are answered, as arrays."""
-    rows = encode_rows(ENCODED, ROWS, max_question)
+    rows = make_features(ENCODED, ROWS, max_question)
     found = batches_to_read(rows, [np.array(batch, np.int64) for batch in batches])
     return [by_token({name: values.numpy() for name, values in inputs.items()}) for inputs in found]
 
@@ -82,7 +89,7 @@ def exact_lengths(monkeypatch):
 
 def for_each_question(inputs):
     """A batch's inputs with the passage of each question beside it."""
-    places = inputs.pop("asked_passages")
+    places = inputs.pop("passage_index")
     return {name: array[places] if name.startswith("passage") else array for name, array in inputs.items()}
 
 
@@ -132,7 +139,7 @@ def test_the_last_texts_window_is_not_read_past_the_end(exact_lengths):
 )
 def test_a_shared_batch_has_each_stretch_once(rows, passages, places, exact_lengths):
     (inputs,) = read([rows], max_question=60)
-    assert inputs.pop("asked_passages").tolist() == places
+    assert inputs.pop("passage_index").tolist() == places
     expected = {"passage": expected_batch(passages), "question": expected_batch(rows)}
     for name, array in inputs.items():
         np.testing.assert_array_equal(array, expected[name.split("_")[0]][name], err_msg=name)
@@ -142,16 +149,16 @@ def test_a_shared_batch_has_each_stretch_once(rows, passages, places, exact_leng
 def test_a_type_of_token_stands_in_a_batch_once(few, step, monkeypatch):
     monkeypatch.setattr(module, "FEW_QUESTIONS", few)
     rows = [1, 0, 5, 3]
-    (inputs,) = batches_to_read(encode_rows(ENCODED, ROWS), [np.array(rows, np.int64)])
+    (inputs,) = batches_to_read(make_features(ENCODED, ROWS), [np.array(rows, np.int64)])
     tokens = {token for row in rows for token in tokenize(QUESTIONS[ROWS.questions[row]][0]).words}
     for row in rows:
         begin, passage = ROWS.offsets[row], QUESTIONS[ROWS.questions[row]][1]
         tokens |= {*tokenize(PASSAGES[passage]).words[begin : begin + ROWS.lengths[row]]}
-    used = np.unique(np.concatenate([inputs[f"{text}_types"].numpy().ravel() for text in ("passage", "question")]))
+    used = np.unique(np.concatenate([inputs[f"{text}_token_index"].numpy().ravel() for text in ("passage", "question")]))
     # Padding is a type, too; more of it stands behind those in use.
     assert used.tolist() == [*range(len(tokens) + 1)]
-    assert len(inputs["type_words"]) == step * math.ceil(len(used) / step)
-    assert not inputs["type_characters"].numpy()[len(used) :].any()
+    assert len(inputs["unique_words"]) == step * math.ceil(len(used) / step)
+    assert not inputs["unique_characters"].numpy()[len(used) :].any()
 
 
 def test_stretches_that_begin_alike_are_kept_apart():
@@ -170,11 +177,11 @@ def test_lengths_are_left_open():
     spec, _ = dataset([[0], [1, 2]], {"single": np.arange(7)}).element_spec
     shapes = {name: part.shape.as_list() for name, part in spec.items()}
     assert shapes == {
-        "passage_types": [None, None],
-        "question_types": [None, None],
-        "type_words": [None],
-        "type_characters": [None, WIDTH],
-        "asked_passages": [None],
+        "passage_token_index": [None, None],
+        "question_token_index": [None, None],
+        "unique_words": [None],
+        "unique_characters": [None, WIDTH],
+        "passage_index": [None],
     }
 
 
@@ -184,20 +191,20 @@ def test_batches_keep_their_order_at_every_pass():
     for _ in range(2):
         for row, (inputs, targets) in zip(rows, built.as_numpy_iterator(), strict=True):
             assert targets["row"].tolist() == [row]
-            expect_rounded_up(by_token(inputs), [row], 4)
+            validate_rounded_up(by_token(inputs), [row], 4)
 
 
 def test_questions_are_what_keras_counts_in_a_batch():
     """It weighs a batch's loss by the length of the input that comes first in the alphabet."""
     ((inputs, _),) = dataset([[4, 4, 4, 0]], {"single": np.arange(7)}).as_numpy_iterator()
     assert len(inputs[min(inputs)]) == 4
-    assert len(inputs["passage_types"]) == 2
+    assert len(inputs["passage_token_index"]) == 2
 
 
 def test_no_batches():
     assert list(dataset([], {"single": np.arange(7)})) == []
     assert read([]) == []
-    assert list(array_batches(encode_rows(ENCODED, ROWS), [])) == []
+    assert list(array_batches(make_features(ENCODED, ROWS), [])) == []
 
 
 def test_targets_are_those_of_the_rows():
@@ -207,7 +214,7 @@ def test_targets_are_those_of_the_rows():
     assert [part["pairs"].tolist() for _, part in found] == [[[12, 13], [0, 1]], [[8, 9], [4, 5], [10, 11]]]
 
 
-def expect_rounded_up(inputs, rows, step):
+def validate_rounded_up(inputs, rows, step):
     inputs = for_each_question(inputs)
     for name, array in expected_batch(rows).items():
         longest = array.shape[1]
@@ -220,13 +227,13 @@ def expect_rounded_up(inputs, rows, step):
 def test_lengths_in_training_are_rounded_up(rows):
     """Kernels are compiled for each length."""
     ((inputs, _),) = dataset([rows], {"single": np.arange(7)}).as_numpy_iterator()
-    expect_rounded_up(by_token(inputs), rows, 4)
+    validate_rounded_up(by_token(inputs), rows, 4)
 
 
 @pytest.mark.parametrize(("rows", "step"), [([3], 16), ([6, 0], 16), ([4] * 8, 16), ([4] * 9, 1)])
 def test_lengths_of_few_questions_are_rounded_up(rows, step):
     (inputs,) = read([rows])
-    expect_rounded_up(inputs, rows, step)
+    validate_rounded_up(inputs, rows, step)
 
 
 @pytest.mark.parametrize(
@@ -245,13 +252,13 @@ def test_numbers_of_texts_are_rounded_up(count, expected):
 def test_array_batches_are_the_same_batches_padded_to_few_sizes():
     batches = [np.array(rows, np.int64) for rows in ([1, 0, 5], [4, 3, 4, 1, 3], [6], [*range(7)] * 6)]
     targets = {"border": np.arange(14).reshape(7, 2) + 1}
-    found = list(array_batches(encode_rows(ENCODED, ROWS), batches, targets))
+    found = list(array_batches(make_features(ENCODED, ROWS), batches, targets))
     assert len(found) == len(batches)
     for batch, (inputs, labels) in zip(batches, found, strict=True):
         count = rounded_rows(len(batch))
-        assert len(inputs["type_words"]) == sum(inputs[f"{text}_types"].size for text in ("passage", "question"))
+        assert len(inputs["unique_words"]) == sum(inputs[f"{text}_token_index"].size for text in ("passage", "question"))
         inputs = by_token(inputs)
-        assert len(inputs["asked_passages"]) == len(inputs["question_words"]) == len(labels["border"]) == count
+        assert len(inputs["passage_index"]) == len(inputs["question_words"]) == len(labels["border"]) == count
         np.testing.assert_array_equal(labels["border"][: len(batch)], targets["border"][batch])
         assert not labels["border"][len(batch) :].any()
         assert not inputs["question_words"][len(batch) :].any()
@@ -267,33 +274,33 @@ def test_array_batches_are_the_same_batches_padded_to_few_sizes():
 def test_shapes_that_cost_least_together_are_put_together():
     """Worked out by hand: the two shapes of 32 tokens differ by one passage row, all others by much more."""
     a, b, c = Shape(16, 32, 16, 32), Shape(32, 32, 16, 32), Shape(16, 400, 16, 32)
-    assert few_shapes([a, b, c, c], most=3) == [a, b, c]
-    assert few_shapes([a, b, c, c], most=2) == [b, c]
-    assert few_shapes([a, b, c, c], most=1) == [Shape(32, 400, 16, 32)]
+    assert bucket_shapes([a, b, c, c], most=3) == [a, b, c]
+    assert bucket_shapes([a, b, c, c], most=2) == [b, c]
+    assert bucket_shapes([a, b, c, c], most=1) == [Shape(32, 400, 16, 32)]
     # A shape that is frequent stays as it is: 20 batches of `a` would cost more as `b` than one of `d` as `c`.
     d = Shape(16, 384, 16, 32)
-    assert few_shapes([a] * 20 + [b, c, d], most=3) == [a, b, c]
+    assert bucket_shapes([a] * 20 + [b, c, d], most=3) == [a, b, c]
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_every_shape_fits_into_one_of_the_few(most):
     random = np.random.default_rng(3)
     shapes = [Shape(*map(int, 16 * random.integers(1, 12, 4))) for _ in range(60)]
-    few = few_shapes(shapes, most)
+    few = bucket_shapes(shapes, most)
     assert len(few) == most
     assert all(any(shape.around(kept) == kept for kept in few) for shape in shapes)
 
 
 def test_batches_like_others_have_their_shapes():
     """What does not fit is rounded by itself; the content stays what it is."""
-    rows = encode_rows(ENCODED, ROWS)
+    rows = make_features(ENCODED, ROWS)
     batches = [np.array(numbers, np.int64) for numbers in ([1, 0, 5], [6], [*range(7)] * 3)]
     alone, alike = (list(array_batches(rows, batches, like=like)) for like in ((), batches[:2]))
-    (shape,) = few_shapes(shape_of(rows, batch) for batch in batches[:2])
+    (shape,) = bucket_shapes(shape_of(rows, batch) for batch in batches[:2])
     for batch, (own,), (inputs,) in zip(batches, alone, alike, strict=True):
         expected = shape if len(batch) < 20 else shape_of(rows, batch)
-        assert inputs["passage_types"].shape == expected[:2]
-        assert inputs["question_types"].shape == expected[2:]
+        assert inputs["passage_token_index"].shape == expected[:2]
+        assert inputs["question_token_index"].shape == expected[2:]
         for name, array in for_each_question(by_token(own)).items():
             part = for_each_question(by_token(inputs))[name][: len(batch)]
             np.testing.assert_array_equal(part[:, : array.shape[1]], array[: len(batch)], err_msg=name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tiny import ARTICLES, squad_json, write_squad
 
-from fabir_tf.pipelines.squad import read_squad
+from fabir_tf.pipelines.datasets.squad import read_squad
 
 ROOT = Path(__file__).parents[1]
 SPREAD = {"median", "low", "high"}
@@ -413,7 +413,7 @@ def test_untrained_tokens_are_told_apart_where_sublayers_begin_small(tmp_path):
     [
         ("--starts= --run_dirs=", "--starts and --run_dirs are both empty"),
         ("--starts=small", "--starts: found 'small', expected a number from 0 to 1"),
-        ("--starts=2", "sublayer_start must be"),
+        ("--starts=2", "residual_init_scale must be"),
         ("--cross_attention=both", "--cross_attention: found 'both', expected some of column, row"),
         ("--starts= --run_dirs=absent", "absent"),
     ],

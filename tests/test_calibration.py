@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
-from fabir_tf import calibration
-from fabir_tf.analysis.certainty import calibration_error, certainty_bins
+from fabir_tf.pipelines.datasets.squad_metrics import exact_match
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad_metrics import exact_match
+from fabir_tf.reading import calibration
+from fabir_tf.reading.certainty import calibration_error, certainty_bins
 
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
 

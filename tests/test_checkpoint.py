@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from fabir_tf import checkpoint
-from fabir_tf.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.training import checkpoint
+from fabir_tf.training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 
 STATE = {"epoch": 3, "step": 7, "loss": [0.1 + 0.2, 5.0], "epochs": [{"loss": None}, {"loss": 1 / 3}], "name": "é"}
 

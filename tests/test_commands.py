@@ -14,8 +14,8 @@ import pytest
 from tiny import ARTICLES, DEV_ARTICLES, squad_json, write_squad
 
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.reader import Reader
-from fabir_tf.training_config import TrainingConfig
+from fabir_tf.reading.reader import Reader
+from fabir_tf.training.training_config import TrainingConfig
 
 QUESTION, PASSAGE = "Who built the tower?", "The tower was built by Karl Wend in 1840, and it was opened in May."
 

@@ -4,12 +4,12 @@ import csv
 import json
 
 import pytest
-from test_bad_input import told
+from test_bad_input import assert_error
 from test_readers import SMALL
 from tiny import SMALL_DATA
 
-from fabir_tf.comparison import COLUMNS, as_markdown
-from fabir_tf.pipelines.squad import read_squad
+from fabir_tf.experiments.compare import COLUMNS, as_markdown
+from fabir_tf.pipelines.datasets.squad import read_squad
 
 
 @pytest.fixture
@@ -57,9 +57,11 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     assert rows[0]["parameters"] in first.stdout.replace(",", "")
     assert (tmp_path / "out" / "comparison.md").read_text().strip() in second.stdout
     assert (tmp_path / "out" / "comparison.png").read_bytes().startswith(b"\x89PNG")
-    bidaf.write_text(bidaf.read_text() + "\n--keep=0.7\n")
-    told(commands, "compare", [f"--configs={bidaf}", *flags], [str(bidaf), "other flags", "settings.flags"])
-    told(commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"])
+    bidaf.write_text(bidaf.read_text() + "\n--dropout=0.3\n")
+    assert_error(commands, "compare", [f"--configs={bidaf}", *flags], [str(bidaf), "other flags", "settings.flags"])
+    assert_error(
+        commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"]
+    )
 
 
 def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tmp_path, configs):
@@ -71,7 +73,7 @@ def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tm
         "--epochs=1",
         *SMALL_DATA,
     ]
-    told(commands, "compare", [*flags, "--test_dataset=absent.json"], ["absent.json", "no such file"])
+    assert_error(commands, "compare", [*flags, "--test_dataset=absent.json"], ["absent.json", "no such file"])
     assert not (tmp_path / "out").exists()
     done = commands("compare", *flags, f"--test_dataset={tiny_run.train}")
     assert done.status == 0, done
@@ -80,7 +82,7 @@ def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tm
     assert report["total"] == len(read_squad(tiny_run.train).questions)
     assert sum(coverage["eval"]["counts"].values()) == len(read_squad(tiny_run.dev).questions)
     assert len(read_squad(tiny_run.train).questions) != len(read_squad(tiny_run.dev).questions)
-    told(commands, "compare", flags, ["plan.json", tiny_run.train, "name another"])
+    assert_error(commands, "compare", flags, ["plan.json", tiny_run.train, "name another"])
 
 
 def test_the_spread_over_seeds_is_told():
@@ -105,14 +107,16 @@ def test_the_spread_over_seeds_is_told():
     ],
 )
 def test_mistakes(commands, configs, arguments, parts):
-    told(commands, "compare", arguments.format(fabir=configs[0]), parts)
+    assert_error(commands, "compare", arguments.format(fabir=configs[0]), parts)
     assert not (commands.folder / "new").exists()
 
 
 def test_a_flag_file_that_is_no_text(commands, tmp_path):
     config = tmp_path / "binary.flags"
     config.write_bytes(b"\xff\xfe")
-    told(commands, "compare", [f"--configs={config}", "--output=new", "--dataset=sample"], [str(config), "not UTF-8"])
+    assert_error(
+        commands, "compare", [f"--configs={config}", "--output=new", "--dataset=sample"], [str(config), "not UTF-8"]
+    )
 
 
 def test_a_run_that_fails_is_named(commands, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabir_tf.configuration import Config, ConfigError, setting
 from fabir_tf.models import MODELS
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.training_config import TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 CONFIGS = (*(family.config for family in MODELS.values()), TrainingConfig)
 FIELDS = [pytest.param(cls, field, id=field.name) for cls in CONFIGS for field in dataclasses.fields(cls)]
@@ -62,8 +62,8 @@ def fabir_configs(draw):
 @st.composite
 def training_configs(draw):
     values = {field.name: draw(values_of(field)) for field in dataclasses.fields(TrainingConfig)}
-    values["cooldown_epochs"] = min(values["cooldown_epochs"], values["epochs"])
-    if values["cooldown_epochs"]:
+    values["linear_decay_epochs"] = min(values["linear_decay_epochs"], values["epochs"])
+    if values["linear_decay_epochs"]:
         values |= {"max_minutes": None, "patience": None}
     if values["teacher"]:
         values["passage_window"] = None
@@ -98,8 +98,8 @@ def test_the_defaults_are_the_published_configuration():
     model, training = FabirConfig(), TrainingConfig()
     assert (model.d_model, model.num_heads, model.num_layers, model.hidden_dim) == (100, 4, 3, 200)
     assert (model.word_dim, model.character_filters, model.character_dim, model.max_answer) == (100, 100, 8, 15)
-    assert (model.attention_kernel_size, model.cross_attention, model.first_position) == ((1, 5), "column", 500)
-    assert (training.epochs, training.batch_size, training.length_groups) == (54, 75, 30)
+    assert (model.attention_kernel_size, model.cross_attention, model.position_offset) == ((1, 5), "column", 500)
+    assert (training.epochs, training.batch_size, training.length_buckets) == (54, 75, 30)
     assert (training.max_passage, training.max_question) == (400, 60)
     assert (training.learning_rate_factor, training.warmup_steps) == (0.5, 4000)
     assert (training.adam_beta_1, training.adam_beta_2, training.adam_epsilon) == (0.9, 0.98, 1e-8)

@@ -1,4 +1,4 @@
-"""Texts as arrays: each tokenised once, the cache that keeps them, and the ids of every distinct token."""
+"""Texts as arrays: each tokenized once, the cache that keeps them, and the ids of every distinct token."""
 
 import re
 from collections import Counter
@@ -6,11 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fabir_tf.pipelines import encoding, nltk_tokenizers
-from fabir_tf.pipelines.encoding import TokenisedData, encode, tokenise, tokenise_texts
-from fabir_tf.pipelines.squad import Question, SquadData
-from fabir_tf.pipelines.tokenizer import Tokens, tokenize
-from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
+from fabir_tf.pipelines.text import nltk_tokenizers
+from fabir_tf.pipelines.text import tokenized as encoding
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset, encode, tokenize_dataset, tokenize_texts
+from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
 
 # Passage 1 is asked nothing, passage 2 once, passage 0 twice; a passage and a question hold no token.
 PASSAGES = ("The cat saw the dog.", "Nobody asks.", "İn \ud83d 😀 a\u0301!", " \n ")
@@ -48,7 +49,7 @@ def assert_equal(actual, expected):
 
 
 def test_texts_become_rows_of_types():
-    texts = tokenise_texts(["the cat", "", "The cat saw the cat"])
+    texts = tokenize_texts(["the cat", "", "The cat saw the cat"])
     assert texts.types == ["the", "cat", "The", "saw"]
     assert texts.tokens.tolist() == [1, 2, 3, 2, 4, 1, 2]
     assert texts.starts.tolist() == [0, 4, 0, 4, 8, 12, 16]
@@ -60,13 +61,13 @@ def test_texts_become_rows_of_types():
 
 
 def test_no_texts():
-    texts = tokenise_texts([])
+    texts = tokenize_texts([])
     assert texts.types == []
     assert [len(texts.tokens), texts.splits.tolist(), texts.lengths.tolist()] == [0, [0], []]
 
 
 def test_every_text_gives_back_the_tokenisers_own_tokens():
-    texts = tokenise(DATA).texts
+    texts = tokenize_dataset(DATA).texts
     for number, text in enumerate(TEXTS):
         assert texts.tokens_of(number) == tokenize(text)
 
@@ -74,20 +75,20 @@ def test_every_text_gives_back_the_tokenisers_own_tokens():
 def test_progress_is_told_every_ten_thousand_texts(monkeypatch):
     monkeypatch.setattr(encoding, "tokenize", lambda text: Tokens([text], [0], [1]))
     lines = []
-    tokenise_texts(["a"] * 20_001, lines.append)
-    assert lines == ["tokenised 10,000 of 20,001 texts", "tokenised 20,000 of 20,001 texts"]
+    tokenize_texts(["a"] * 20_001, lines.append)
+    assert lines == ["tokenized 10,000 of 20,001 texts", "tokenized 20,000 of 20,001 texts"]
 
 
 def test_each_passage_is_tokenised_once(tokenised_texts):
-    tokenise(DATA)
+    tokenize_dataset(DATA)
     assert tokenised_texts == TEXTS
 
 
 def test_lengths_and_passages_of_the_questions():
-    tokenised = tokenise(DATA)
-    assert tokenised.question_passages.tolist() == [0, 2, 0, 3]
-    assert tokenised.passage_lengths.tolist() == [6, 3, len(tokenize(PASSAGES[2]).words), 0]
-    assert tokenised.question_lengths.tolist() == [4, 0, 2, 2]
+    tokenized = tokenize_dataset(DATA)
+    assert tokenized.question_passages.tolist() == [0, 2, 0, 3]
+    assert tokenized.passage_lengths.tolist() == [6, 3, len(tokenize(PASSAGES[2]).words), 0]
+    assert tokenized.question_lengths.tolist() == [4, 0, 2, 2]
     assert {len(set(part)) for part in (PASSAGES, QUESTIONS)} == {4}
 
 
@@ -95,9 +96,9 @@ def test_tokens_of_a_passage_count_once_per_question():
     counts = Counter()
     for text, passage in QUESTIONS:
         counts.update(tokenize(PASSAGES[passage]).words + tokenize(text).words)
-    assert tokenise(DATA).token_counts() == counts
+    assert tokenize_dataset(DATA).token_counts() == counts
     assert counts["saw"] == 3
-    assert "Nobody" not in tokenise(DATA).token_counts()
+    assert "Nobody" not in tokenize_dataset(DATA).token_counts()
 
 
 # === Ids ===
@@ -105,33 +106,33 @@ def test_tokens_of_a_passage_count_once_per_question():
 
 def test_ids_of_types():
     vocabulary = Vocabulary(("dog",), ("t", "e"), ["the", "cat"])
-    encoded = encode(tokenise(DATA), vocabulary, 4)
-    types = encoded.tokenised.texts.types
-    assert encoded.type_words.shape == (len(types) + 1,)
-    assert encoded.type_characters.shape == (len(types) + 1, 4)
-    assert (encoded.type_words.dtype, encoded.type_characters.dtype) == (np.int32, np.int32)
+    encoded = encode(tokenize_dataset(DATA), vocabulary, 4)
+    types = encoded.tokenized.texts.types
+    assert encoded.unique_words.shape == (len(types) + 1,)
+    assert encoded.unique_characters.shape == (len(types) + 1, 4)
+    assert (encoded.unique_words.dtype, encoded.unique_characters.dtype) == (np.int32, np.int32)
     # unknown 1, dog 2, the 3, cat 4; characters: unknown 1, t 2, e 3
     known = {"the": (3, [2, 1, 3, 0]), "The": (3, [1, 1, 3, 0]), "cat": (4, [1, 1, 2, 0]), "dog": (2, [1, 1, 1, 0])}
     known |= {"Nobody": (1, [1, 1, 1, 1]), "\ud83d": (1, [1, 0, 0, 0]), "it": (1, [1, 2, 0, 0])}
     for word, (word_id, characters) in known.items():
         row = types.index(word) + 1
-        assert encoded.type_words[row] == word_id
-        assert encoded.type_characters[row].tolist() == characters
+        assert encoded.unique_words[row] == word_id
+        assert encoded.unique_characters[row].tolist() == characters
 
 
 def test_type_zero_is_padding():
-    encoded = encode(tokenise(DATA), Vocabulary((), (), ()), 3)
-    assert encoded.type_words[0] == 0
-    assert encoded.type_characters[0].tolist() == [0, 0, 0]
-    assert (encoded.type_words[1:] > 0).all()
+    encoded = encode(tokenize_dataset(DATA), Vocabulary((), (), ()), 3)
+    assert encoded.unique_words[0] == 0
+    assert encoded.unique_characters[0].tolist() == [0, 0, 0]
+    assert (encoded.unique_words[1:] > 0).all()
 
 
 def test_ids_without_a_token():
     empty = SquadData("blank", ("", " "), ("", ""), (Question("q", "\t", 1, ()),))
-    encoded = encode(tokenise(empty), Vocabulary(("dog",), ("d",), ()), 5)
-    assert encoded.type_words.tolist() == [0]
-    assert encoded.type_characters.tolist() == [[0] * 5]
-    assert not encoded.tokenised.token_counts()
+    encoded = encode(tokenize_dataset(empty), Vocabulary(("dog",), ("d",), ()), 5)
+    assert encoded.unique_words.tolist() == [0]
+    assert encoded.unique_characters.tolist() == [[0] * 5]
+    assert not encoded.tokenized.token_counts()
 
 
 # === Cache ===
@@ -151,34 +152,34 @@ def rewrite(path, **changes):
 
 def test_a_second_run_reads_what_the_first_one_wrote(tmp_path, tokenised_texts):
     lines = []
-    first = tokenise(DATA, tmp_path / "new" / "folder", lines.append)
+    first = tokenize_dataset(DATA, tmp_path / "new" / "folder", lines.append)
     assert tokenised_texts == TEXTS
     tokenised_texts.clear()
-    second = tokenise(DATA, tmp_path / "new" / "folder", lines.append)
+    second = tokenize_dataset(DATA, tmp_path / "new" / "folder", lines.append)
     assert not tokenised_texts
     assert not lines
     assert second.data is DATA
     assert_equal(second.texts, first.texts)
-    assert_equal(second.texts, tokenise_texts(TEXTS))
+    assert_equal(second.texts, tokenize_texts(TEXTS))
 
 
 def test_a_dataset_without_tokens_is_cached_too(tmp_path, tokenised_texts):
     empty = SquadData("blank", ("",), ("",), (Question("q", " ", 0, ()),))
-    first = tokenise(empty, tmp_path)
+    first = tokenize_dataset(empty, tmp_path)
     tokenised_texts.clear()
-    assert_equal(tokenise(empty, tmp_path).texts, first.texts)
+    assert_equal(tokenize_dataset(empty, tmp_path).texts, first.texts)
     assert not tokenised_texts
 
 
 def test_the_cache_may_lie_in_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    tokenise(DATA, "~/tokens")
+    tokenize_dataset(DATA, "~/tokens")
     assert re.fullmatch(r"tokens-[0-9a-f]{32}\.npz", cached_file(tmp_path / "tokens").name)
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tokenise(DATA, None)
+    tokenize_dataset(DATA, None)
     assert not list(tmp_path.iterdir())
 
 
@@ -186,16 +187,16 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
 def test_other_texts_are_other_files(tmp_path, tokenised_texts, texts):
     for passages in (("a", "b", "c"), tuple(texts)):
         data = SquadData("x", passages, ("",) * len(passages), ())
-        tokenise(data, tmp_path)
+        tokenize_dataset(data, tmp_path)
     assert tokenised_texts == ["a", "b", "c", *texts]
     assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize(("module", "name"), [(nltk_tokenizers, "TOKENIZER_VERSION"), (encoding, "_LAYOUT")])
 def test_a_newer_tokeniser_does_not_read_older_tokens(tmp_path, monkeypatch, tokenised_texts, module, name):
-    tokenise(DATA, tmp_path)
+    tokenize_dataset(DATA, tmp_path)
     monkeypatch.setattr(module, name, "newer")
-    tokenise(DATA, tmp_path)
+    tokenize_dataset(DATA, tmp_path)
     assert tokenised_texts == TEXTS * 2
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -213,33 +214,33 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_cache_is_said_and_made_again(tmp_path, tokenised_texts, damage):
-    expected = tokenise(DATA, tmp_path).texts
+    expected = tokenize_dataset(DATA, tmp_path).texts
     path = cached_file(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(DAMAGES[damage](whole))
     assert path.read_bytes() != whole
     tokenised_texts.clear()
     lines = []
-    assert_equal(tokenise(DATA, tmp_path, lines.append).texts, expected)
+    assert_equal(tokenize_dataset(DATA, tmp_path, lines.append).texts, expected)
     assert tokenised_texts == TEXTS
     assert len(lines) == 1
     assert lines[0].startswith(f"the cached tokens in {path} cannot be read (")
     assert lines[0].endswith("); tokenising again")
     tokenised_texts.clear()
-    assert_equal(tokenise(DATA, tmp_path, lines.append).texts, expected)
+    assert_equal(tokenize_dataset(DATA, tmp_path, lines.append).texts, expected)
     assert not tokenised_texts
     assert len(lines) == 1
 
 
 def test_no_damaged_byte_changes_the_tokens_or_stops_the_run(tmp_path):
     data = SquadData("x", ("a b",), ("",), (Question("q", "b", 0, ()),))
-    expected = tokenise(data, tmp_path).texts
+    expected = tokenize_dataset(data, tmp_path).texts
     path = cached_file(tmp_path)
     whole = path.read_bytes()
     for place in range(0, len(whole), 11):
         for mask in (1, 255):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
-            assert_equal(tokenise(data, tmp_path, lambda line: None).texts, expected)
+            assert_equal(tokenize_dataset(data, tmp_path, lambda line: None).texts, expected)
 
 
 @pytest.mark.parametrize(
@@ -256,19 +257,19 @@ def test_no_damaged_byte_changes_the_tokens_or_stops_the_run(tmp_path):
     ],
 )
 def test_a_cache_that_does_not_fit_is_said_and_made_again(tmp_path, changes):
-    expected = tokenise(DATA, tmp_path).texts
+    expected = tokenize_dataset(DATA, tmp_path).texts
     path = cached_file(tmp_path)
     rewrite(path, **changes)
     lines = []
-    assert_equal(tokenise(DATA, tmp_path, lines.append).texts, expected)
+    assert_equal(tokenize_dataset(DATA, tmp_path, lines.append).texts, expected)
     assert lines == [f"the cached tokens in {path} cannot be read (its tokens do not fit the data); tokenising again"]
 
 
 def test_a_cache_without_an_array_is_said_and_made_again(tmp_path):
-    expected = tokenise(DATA, tmp_path).texts
+    expected = tokenize_dataset(DATA, tmp_path).texts
     rewrite(cached_file(tmp_path), ends=None)
     lines = []
-    assert_equal(tokenise(DATA, tmp_path, lines.append).texts, expected)
+    assert_equal(tokenize_dataset(DATA, tmp_path, lines.append).texts, expected)
     assert len(lines) == 1
     assert "cannot be read" in lines[0]
 
@@ -277,7 +278,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_does_no_harm(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("here stands a file")
     lines = []
-    assert_equal(tokenise(DATA, blocked / "cache", lines.append).texts, tokenise_texts(TEXTS))
+    assert_equal(tokenize_dataset(DATA, blocked / "cache", lines.append).texts, tokenize_texts(TEXTS))
     assert len(lines) == 1
     path = blocked / "cache" / f"tokens-{encoding._fingerprint(TEXTS)}.npz"
     assert re.fullmatch(
@@ -293,7 +294,7 @@ def test_a_folder_that_must_not_be_looked_into_does_no_harm(tmp_path, monkeypatc
     for name in ("pathlib.Path.stat", "pathlib.Path.mkdir", "builtins.open"):
         monkeypatch.setattr(name, forbidden)
     lines = []
-    assert_equal(tokenise(DATA, tmp_path, lines.append).texts, tokenise_texts(TEXTS))
+    assert_equal(tokenize_dataset(DATA, tmp_path, lines.append).texts, tokenize_texts(TEXTS))
     monkeypatch.undo()
     assert len(lines) == 2
     assert lines[0].endswith("cannot be read ([Errno 13] Permission denied); tokenising again")
@@ -307,12 +308,12 @@ def test_a_full_disk_leaves_no_half_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(encoding.np, "savez", full)
     lines = []
-    tokenise(DATA, tmp_path, lines.append)
+    tokenize_dataset(DATA, tmp_path, lines.append)
     assert len(lines) == 1
     assert lines[0].endswith("(No space left on device); going on without")
     assert not list(tmp_path.iterdir())
 
 
 def test_tokenised_data_takes_texts_from_elsewhere():
-    texts = tokenise_texts(TEXTS)
-    assert_equal(TokenisedData(DATA, texts).texts, tokenise(DATA).texts)
+    texts = tokenize_texts(TEXTS)
+    assert_equal(TokenizedDataset(DATA, texts).texts, tokenize_dataset(DATA).texts)

@@ -13,13 +13,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, make_reader, squad_data
 
 from fabir_tf.export import export_reader, saved_model, warm_up
-from fabir_tf.export.raw_text import TEXT_SPECS, RawTextReader
-from fabir_tf.inspection import look_inside
-from fabir_tf.pipelines import tokenizer_parity
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.tokenizer import Tokens, tokenize
-from fabir_tf.pipelines.vocabulary import PADDING
-from fabir_tf.reader import Reader
+from fabir_tf.pipelines.text.graph import parity as tokenizer_parity
+from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
+from fabir_tf.pipelines.text.vocabulary import PADDING
+from fabir_tf.reading.graph_reader import TEXT_SPECS, RawTextReader
+from fabir_tf.reading.inspection import look_inside
+from fabir_tf.reading.reader import Reader
 
 C_PROGRAM = Path(saved_model.__file__).parent / "serving" / "answer.c"
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
@@ -123,7 +123,7 @@ def test_answers_are_the_readers(reader, serve):
         assert [(text.decode(), start, end) for text, start, end in zip(*columns, strict=True)] == spans
 
 
-@pytest.mark.parametrize("changes", [{"word_match": True}, {"word_match": True, "word_keep": 0.5}], ids=str)
+@pytest.mark.parametrize("changes", [{"word_match": True}, {"word_match": True, "word_dropout": 0.5}], ids=str)
 def test_a_reader_that_compares_spellings_answers_as_a_graph(changes):
     """Its layer has to know how many characters of a word there are before any text is read."""
     reader = make_reader(["the", "mill", "was", "built"], **changes)
@@ -264,7 +264,7 @@ def test_few_questions_have_lengths_of_whole_steps(reader, questions, step):
     read = module._shared_model
 
     def watched(inputs):
-        seen.append({name: inputs[f"{name}_types"].shape[1] for name in ("passage", "question")})
+        seen.append({name: inputs[f"{name}_token_index"].shape[1] for name in ("passage", "question")})
         return read(inputs)
 
     module._shared_model = watched

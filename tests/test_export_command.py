@@ -4,7 +4,7 @@ import json
 
 import pytest
 import tensorflow as tf
-from test_bad_input import contents, told
+from test_bad_input import assert_error, contents
 from tiny import DEV_ARTICLES, squad_data
 
 QUESTIONS = len(squad_data(DEV_ARTICLES).questions)
@@ -28,7 +28,7 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
     assert found["n_best_answer"].shape == (1, 2)
     before = contents(tmp_path)
     parts = ["1 exists", "never written over"]
-    told(commands, "export", [*flags, "--version=1", "--calibration_dataset=none"], parts)
+    assert_error(commands, "export", [*flags, "--version=1", "--calibration_dataset=none"], parts)
     assert contents(tmp_path) == before
 
 
@@ -50,5 +50,5 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
     ],
 )
 def test_mistakes(commands, tiny_run, arguments, parts):
-    told(commands, "export", arguments.format(run=tiny_run.path), parts)
+    assert_error(commands, "export", arguments.format(run=tiny_run.path), parts)
     assert not (commands.folder / "new").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.vectors import load_vectors
+from fabir_tf.pipelines.text.word_vectors import load_vectors
 
 # Two numbers a word, n-grams of 2 to 3 characters in 7 rows; its numbers were set at random.
 MODEL = zlib.decompress(

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabir_tf.pipelines.files import WriteError, expect_writable, naming, read_arrays, replacing, write_text
+from fabir_tf.pipelines.files import WriteError, atomic_write, named_errors, read_arrays, validate_writable, write_text
 
 
 def test_the_file_appears_only_when_it_is_complete(tmp_path):
     path = tmp_path / "a" / "b" / "file.bin"
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"half")
         assert not path.exists()
         file.write(b" and half")
@@ -25,7 +25,7 @@ def test_the_file_appears_only_when_it_is_complete(tmp_path):
 def test_the_old_file_stands_until_the_new_one_is_complete(tmp_path):
     path = tmp_path / "file.bin"
     path.write_bytes(b"old")
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"new")
         file.flush()
         assert path.read_bytes() == b"old"
@@ -36,7 +36,7 @@ def test_the_old_file_stands_until_the_new_one_is_complete(tmp_path):
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
     path = tmp_path / "file.bin"
     path.write_bytes(b"old")
-    with pytest.raises(error), replacing(path) as file:
+    with pytest.raises(error), atomic_write(path) as file:
         file.write(b"half")
         raise error
     assert path.read_bytes() == b"old"
@@ -44,14 +44,14 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
 
 
 def test_a_failure_without_an_old_file_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError), replacing(tmp_path / "file.bin"):
+    with pytest.raises(ValueError), atomic_write(tmp_path / "file.bin"):
         raise ValueError
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path):
     (tmp_path / "file").write_text("here stands a file")
-    with pytest.raises(OSError), replacing(tmp_path / "file" / "below"):
+    with pytest.raises(OSError), atomic_write(tmp_path / "file" / "below"):
         pass
     assert (tmp_path / "file").read_text() == "here stands a file"
 
@@ -81,7 +81,7 @@ def test_behind_a_symbolic_link_the_file_is_replaced_and_not_the_link(tmp_path):
 
 def test_a_device_is_written_to_and_stays_a_device():
     write_text(os.devnull, "gone")
-    expect_writable(os.devnull)
+    validate_writable(os.devnull)
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_written_is_named_with_the_reason(tmp_path):
     places = {tmp_path: errno.EISDIR, tmp_path / "file" / "below": errno.ENOTDIR}
     places |= {tmp_path / "file" / "further" / "below": errno.ENOTDIR, Path("/proc/nowhere/file"): errno.ENOENT}
     for place, reason in places.items():
-        for write in (expect_writable, lambda path: write_text(path, "text")):
+        for write in (validate_writable, lambda path: write_text(path, "text")):
             with pytest.raises(WriteError) as caught:
                 write(place)
             assert (caught.value.filename, caught.value.strerror) == (str(place), os.strerror(reason))
@@ -100,23 +100,23 @@ def test_what_cannot_be_written_is_named_with_the_reason(tmp_path):
 def test_a_full_disk_is_named_with_the_file_and_not_with_the_temporary_one(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with pytest.raises(WriteError) as caught, replacing(path):
+    with pytest.raises(WriteError) as caught, atomic_write(path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert (caught.value.filename, caught.value.strerror) == (str(path), "No space left on device")
-    with pytest.raises(FileNotFoundError, match="another"), replacing(path):
+    with pytest.raises(FileNotFoundError, match="another"), atomic_write(path):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "another")
     assert contents_of(tmp_path) == {"file": b"old"}
 
 
 def test_a_closed_pipe_is_left_as_it_is():
-    with pytest.raises(BrokenPipeError), naming("standard output"):
+    with pytest.raises(BrokenPipeError), named_errors("standard output"):
         raise BrokenPipeError
 
 
 def test_asking_whether_a_file_can_be_written_changes_nothing(tmp_path):
     (tmp_path / "file").write_text("old")
-    expect_writable(tmp_path / "file")
-    expect_writable(tmp_path / "new" / "newer" / "file")
+    validate_writable(tmp_path / "file")
+    validate_writable(tmp_path / "new" / "newer" / "file")
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
     assert contents_of(tmp_path) == {"file": b"old"}
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from shared_data import SHARED, needs_shared
 from test_tokenizer import ANY_CHARACTER, FRAGMENTS
 
-from fabir_tf.pipelines import tokenizer
-from fabir_tf.pipelines.graph_text import CODE_POINTS, decode
-from fabir_tf.pipelines.graph_tokenizer import character_table, graph_tokenize
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.squad import read_squad
-from fabir_tf.pipelines.tokenizer import MAX_BLOCK, tokenize
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad import read_squad
+from fabir_tf.pipelines.text import tokenizer
+from fabir_tf.pipelines.text.graph.code_points import CODE_POINTS, decode
+from fabir_tf.pipelines.text.graph.tokenizer import character_table, graph_tokenize
+from fabir_tf.pipelines.text.tokenizer import MAX_BLOCK, tokenize
 
 tokenize_in_graph = tf.function(graph_tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
 

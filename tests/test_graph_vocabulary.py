@@ -6,10 +6,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabir_tf.pipelines.graph_tokenizer import graph_tokenize
-from fabir_tf.pipelines.graph_vocabulary import GraphVocabulary
-from fabir_tf.pipelines.tokenizer import tokenize
-from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.pipelines.text.graph.tokenizer import graph_tokenize
+from fabir_tf.pipelines.text.graph.vocabulary import GraphVocabulary
+from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
 
 WIDTH = 5
 # Letters whose small letter depends on what stands around them, or is two, and what `str.lower` looks through.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fabir_tf.pipelines.graph_windows import graph_merge, graph_windows
-from fabir_tf.pipelines.windows import merge_windows, window_offsets
+from fabir_tf.pipelines.features.graph_windows import graph_merge, graph_windows
+from fabir_tf.pipelines.features.windows import merge_windows, window_offsets
 
 LENGTHS = (0, 1, 7, 8, 9, 3, 16, 17, 40, 0)
 

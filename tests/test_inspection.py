@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tiny
 
-from fabir_tf.inspection import look_inside
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.reading.inspection import look_inside
 
 sys.path.append(str(Path(__file__).parent / "layers"))
 

@@ -26,7 +26,7 @@ OVERRIDES = {
     "max_word_characters": 9,
     "highway_layers": 1,
     "min_frequency": 1e-3,
-    "first_position": 7,
+    "position_offset": 7,
     "d_model": 12,
     "num_heads": 3,
     "reduction": "layer",
@@ -37,20 +37,20 @@ OVERRIDES = {
     "attention_kernel": "3x7",
     "attention_depthwise": True,
     "cross_attention": "row",
-    "cross_attention_start": "independent",
-    "sublayer_start": 0.5,
+    "shared_query_key_init": False,
+    "residual_init_scale": 0.5,
     "word_match": True,
     "selector": "convolution",
     "start_layer": "last",
     "selector_filters": 6,
     "selector_kernel": 5,
     "max_answer": 4,
-    "word_keep": 0.9,
-    "input_keep": 0.95,
-    "sublayer_keep": 0.85,
-    "attention_keep": 0.7,
-    "selector_keep": 0.6,
-    "character_keep": 0.5,
+    "word_dropout": 0.1,
+    "input_dropout": 0.05,
+    "sublayer_dropout": 0.15,
+    "attention_dropout": 0.3,
+    "selector_dropout": 0.4,
+    "character_dropout": 0.5,
     "dropout_amplification": 3.0,
 }
 
@@ -127,7 +127,7 @@ def test_the_published_configuration():
         "max_word_characters": 20,
         "highway_layers": 2,
         "min_frequency": 1e-4,
-        "first_position": 500,
+        "position_offset": 500,
         "d_model": 100,
         "num_heads": 4,
         "reduction": "layer",
@@ -138,20 +138,20 @@ def test_the_published_configuration():
         "attention_kernel": "1x5",
         "attention_depthwise": False,
         "cross_attention": "column",
-        "cross_attention_start": "matching",
-        "sublayer_start": 0.1,
+        "shared_query_key_init": True,
+        "residual_init_scale": 0.1,
         "word_match": False,
         "selector": "convolution",
         "start_layer": "last",
         "selector_filters": 32,
         "selector_kernel": 9,
         "max_answer": 15,
-        "word_keep": 1.0,
-        "input_keep": 0.9,
-        "sublayer_keep": 0.9,
-        "attention_keep": 0.9,
-        "selector_keep": 0.8,
-        "character_keep": 0.75,
+        "word_dropout": 0.0,
+        "input_dropout": 0.1,
+        "sublayer_dropout": 0.1,
+        "attention_dropout": 0.1,
+        "selector_dropout": 0.2,
+        "character_dropout": 0.25,
         "dropout_amplification": 2.0,
     }
 
@@ -200,8 +200,8 @@ def test_the_overrides_leave_no_field_at_its_default():
 
 
 def test_every_field_reaches_the_layers(overridden):
-    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "sublayer_start": 0.5}
-    interaction = attention | {"cross_softmax_axis": "key", "cross_matching_start": False}
+    attention = {"num_heads": 3, "kernel_size": (3, 7), "depthwise": True, "residual_init_scale": 0.5}
+    interaction = attention | {"cross_softmax_axis": "key", "shared_query_key_init": False}
     wide_dropout = {"attention_dropout": 1 - 0.7**3, "dropout": 1 - 0.85**3}
     expected = {
         "word_embedding": {"trainable_rows": 13, "frozen_rows": 19, "dim": 18},
@@ -210,7 +210,7 @@ def test_every_field_reaches_the_layers(overridden):
         "input_dropout": {"rate": 0.05},
         "decoupled_encoder": attention
         | wide_dropout
-        | {"output_dim": 12, "min_frequency": 1e-3, "first_position": 7, "encoding_dropout": 0.05},
+        | {"output_dim": 12, "min_frequency": 1e-3, "position_offset": 7, "encoding_dropout": 0.05},
         "reduction_layer": interaction | wide_dropout | {"output_dim": 12, "hidden_dim": 14},
         "processing_layer_1": interaction | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
         "processing_layer_2": interaction | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
@@ -257,7 +257,7 @@ def test_overrides_and_configuration_mean_the_same(overridden):
 
 
 def test_the_linear_selector_can_be_chosen():
-    model = fabir_tf.build_model(CONFIG, selector="linear", selector_keep=0.7)
+    model = fabir_tf.build_model(CONFIG, selector="linear", selector_dropout=0.3)
     assert isinstance(model.get_layer("selector"), fabir_tf.layers.LinearSelector)
     assert model.get_layer("selector").get_config()["dropout"] == pytest.approx(0.3)
 
@@ -280,15 +280,18 @@ def test_without_convolution_the_attention_has_no_kernel():
         ({"num_heads": 2.0}, "num_heads must be of type int, found 2.0"),
         ({"num_layers": True}, "num_layers must be of type int, found True"),
         ({"num_layers": -1}, "num_layers must be .*, found -1"),
-        ({"input_keep": 0}, "input_keep must be between 0.05 and 1.0, found 0.0"),
-        ({"input_keep": float("nan")}, "input_keep must be .*, found nan"),
+        ({"input_dropout": 1}, "input_dropout must be between 0.0 and 0.95, found 1.0"),
+        ({"input_dropout": float("nan")}, "input_dropout must be .*, found nan"),
         ({"attention_kernel": "2x5"}, "attention_kernel must be none or HxW with odd numbers, .* found '2x5'"),
         ({"attention_kernel": "none", "attention_depthwise": True}, "attention_depthwise needs an attention_kernel"),
         ({"cross_attention": "rows"}, "cross_attention must be one of column, row, found 'rows'"),
         ({"selector": "rnn"}, "selector must be one of convolution, linear, found 'rnn'"),
         ({"reduction": "matrix", "reduction_hidden_dim": 9}, "reduction_hidden_dim is of no effect with reduction="),
         ({"reduction": "matrix", "dropout_amplification": 1.0}, "dropout_amplification is of no effect .*, found 1.0"),
-        ({"character_filters": 0, "character_keep": 0.5}, "character_keep is of no effect with character_filters=0"),
+        (
+            {"character_filters": 0, "character_dropout": 0.5},
+            "character_dropout is of no effect with character_filters=0",
+        ),
         ({"selector": "linear", "selector_kernel": 3}, "selector_kernel is of no effect with selector='linear'"),
         ({"start_layer": "penultimate", "num_layers": 0}, "needs a processing layer, found num_layers=0"),
         ({"interaction": "switching", "num_layers": 1}, "needs two layers, found num_layers=1"),

@@ -5,15 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
-from test_bad_input import told
+from test_bad_input import assert_error
 from tiny import CONFIG
 
-from fabir_tf import packing, pretrained
-from fabir_tf.calibration import FIGURES, Calibration
-from fabir_tf.checkpoint import load_weights, save_weights
 from fabir_tf.models import build_model
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.vectors import (
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
+from fabir_tf.pipelines.text.word_vectors import (
     WordVectors,
     dequantise_rows,
     load_saved_vectors,
@@ -22,10 +20,12 @@ from fabir_tf.pipelines.vectors import (
     save_packed_vectors,
     save_vectors,
 )
-from fabir_tf.pipelines.vocabulary import Vocabulary
-from fabir_tf.reader import Reader, set_frozen_table
-from fabir_tf.run_directory import RunDirectory
-from fabir_tf.training_config import TrainingConfig
+from fabir_tf.reading import packing, pretrained
+from fabir_tf.reading.calibration import FIGURES, Calibration
+from fabir_tf.reading.reader import Reader, set_frozen_table
+from fabir_tf.reading.run_directory import RunDirectory
+from fabir_tf.training.checkpoint import load_weights, save_weights
+from fabir_tf.training.training_config import TrainingConfig
 
 WORDS = ["the", "mill", "was", "built", "by", "anna", "keld", "who", "?", "."]
 QUESTION, PASSAGE = "Who built the mill?", "The mill was built by Anna Keld."
@@ -112,7 +112,7 @@ def reconfigure(run, **changes):
 
 
 def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
-    reconfigure(other, sublayer_keep=0.5, dropout_amplification=1.0)
+    reconfigure(other, sublayer_dropout=0.5, dropout_amplification=1.0)
     packed = packing.pack(run.path, tmp_path / "packed", 100, [other.path, run.path])
     for mean, one, two in zip(weights_of(packed), weights_of(run.path), weights_of(other.path), strict=True):
         np.testing.assert_allclose(mean, (2 * one + two) / 3, rtol=1e-6, atol=1e-6)
@@ -140,19 +140,19 @@ def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, 
     else:
         getattr(other, changed).unlink()
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},{other.path}"]
-    told(commands, "pack", flags, [str(other.path), expected])
+    assert_error(commands, "pack", flags, [str(other.path), expected])
     assert not (tmp_path / "packed").exists()
 
 
 def test_a_run_without_a_name_is_told(commands, run, tmp_path):
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},"]
-    told(commands, "pack", flags, ["found an empty name", "expected the folder of a run"])
+    assert_error(commands, "pack", flags, ["found an empty name", "expected the folder of a run"])
 
 
 def test_a_place_that_cannot_be_written_is_told(commands, run, tmp_path):
     (tmp_path / "file").write_text("mine")
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'file' / 'packed'}"]
-    told(commands, "pack", flags, ["file", "cannot be written"])
+    assert_error(commands, "pack", flags, ["file", "cannot be written"])
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -172,18 +172,18 @@ def test_a_run_without_vectors_is_packed_too(commands, tiny_run, tmp_path):
     asked = (f"--question={QUESTION}", f"--passage={PASSAGE}")
     answers = [commands("predict", f"--run_dir={folder}", *asked) for folder in (tiny_run.path, tmp_path / "packed")]
     assert answers[0].stdout == answers[1].stdout != ""
-    told(commands, "pack", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"], ["already holds"])
-    told(commands, "pack", ["--output=x"], ["--run_dir is missing"])
-    told(commands, "pack", ["--run_dir=x"], ["--output is missing"])
-    told(commands, "pack", ["--run_dir=nowhere", "--output=x"], ["nowhere", "no run"])
+    assert_error(commands, "pack", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"], ["already holds"])
+    assert_error(commands, "pack", ["--output=x"], ["--run_dir is missing"])
+    assert_error(commands, "pack", ["--run_dir=x"], ["--output is missing"])
+    assert_error(commands, "pack", ["--run_dir=nowhere", "--output=x"], ["nowhere", "no run"])
 
 
 def test_a_reader_packed_with_held_out_questions_keeps_its_temperature(commands, tiny_run, tmp_path):
     packed, flags = tmp_path / "packed", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"]
-    told(commands, "pack", [*flags, "--calibration_dataset=absent.json"], ["absent.json", "no such file"])
+    assert_error(commands, "pack", [*flags, "--calibration_dataset=absent.json"], ["absent.json", "no such file"])
     article = {"title": "t", "paragraphs": [{"context": PASSAGE, "qas": [{"id": "1", "question": "?", "answers": []}]}]}
     (tmp_path / "open.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
-    told(commands, "pack", [*flags, f"--calibration_dataset={tmp_path / 'open.json'}"], ["open.json"])
+    assert_error(commands, "pack", [*flags, f"--calibration_dataset={tmp_path / 'open.json'}"], ["open.json"])
     assert not packed.exists()
     done = commands("pack", *flags, f"--calibration_dataset={tiny_run.dev}")
     assert done.status == 0, done
@@ -225,5 +225,5 @@ def test_a_reader_of_the_package_is_known_by_its_name(run, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "export", "analyze"])
 def test_an_unknown_reader_of_the_package_is_told(commands, command):
-    told(commands, command, ["--model=none-such"], ["--model=none-such", "expected one of"])
-    told(commands, command, ["--model=none-such", "--run_dir=x"], ["either --run_dir or --model"])
+    assert_error(commands, command, ["--model=none-such"], ["--model=none-such", "expected one of"])
+    assert_error(commands, command, ["--model=none-such", "--run_dir=x"], ["either --run_dir or --model"])

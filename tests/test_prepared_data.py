@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import read_squad
-from fabir_tf.pipelines.tokenizer import tokenize
-from fabir_tf.prepared_data import load_data, prepare_data, save_data
-from fabir_tf.reader import Reader
-from fabir_tf.training import train
-from fabir_tf.training_config import DataOptions, TrainingConfig
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.reading.reader import Reader
+from fabir_tf.training.prepared_data import load_data, prepare_data, save_data
+from fabir_tf.training.train import train
+from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 KEEPS = {f"{name}_keep": 1.0 for name in ("input", "sublayer", "attention", "selector", "character")}
@@ -31,7 +31,7 @@ SETTINGS = {
     "min_word_count": 0,
     "min_character_count": 0,
     "batch_size": 12,
-    "length_groups": 1,
+    "length_buckets": 1,
     "warmup_steps": 200,
     "checkpoint_steps": 1,
     "seed": 5,
@@ -44,8 +44,8 @@ for name in ("tensorflow", "tensorflow_datasets", "nltk"):
 import keras
 assert keras.backend.backend() == "jax"
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.training import train
-from fabir_tf.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.train import train
+from fabir_tf.training.training_config import DataOptions, TrainingConfig
 run_dir, prepared, model, training, resume = sys.argv[1:]
 model, training = FabirConfig.from_json(model), TrainingConfig.from_json(training)
 train(run_dir, model, training, DataOptions(prepared=prepared), resume == "resume")
@@ -118,11 +118,11 @@ def test_the_command_says_what_it_wrote(prepared):
 def test_windows_of_passages_hold_their_answers(prepared):
     training = TrainingConfig(**SETTINGS, **prepared[1], passage_window=6)
     data = prepare_data(MODEL, training, DataOptions(None), lambda line: None)
-    tokenised = tokenise(read_squad(prepared[1]["dataset"]))
-    types = ["", *tokenised.texts.types]
+    tokenized = tokenize_dataset(read_squad(prepared[1]["dataset"]))
+    types = ["", *tokenized.texts.types]
     assert data.rows.passage_lengths.tolist() == [6] * len(data.borders)
     for start, (first, last), question in zip(
-        data.rows.passage_starts, data.borders, tokenised.data.questions, strict=True
+        data.rows.passage_starts, data.borders, tokenized.data.questions, strict=True
     ):
         words = [types[token] for token in data.rows.tokens[start + first : start + last + 1]]
         assert words == tokenize(question.answers[0].text).words

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabir_tf.evaluation import predictions_of
-from fabir_tf.pipelines.encoding import tokenise
-from fabir_tf.pipelines.squad import read_squad
-from fabir_tf.pipelines.squad_metrics import score_v1
-from fabir_tf.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.reader import Reader
+from fabir_tf.pipelines.datasets.squad import read_squad
+from fabir_tf.pipelines.datasets.squad_metrics import score_v1
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.reading.evaluation import predictions_of
+from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
+from fabir_tf.reading.reader import Reader
 
 OWN = Path(__file__).parents[1] / "benchmarks" / "out_of_domain.json"
 NAMES = pretrained_readers()
@@ -34,6 +34,6 @@ def test_a_reader_is_small_and_described(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reader_answers(name):
     reader, data = Reader.load(name), read_squad(OWN)
-    answers = predictions_of(reader, reader.encode(tokenise(data)))
+    answers = predictions_of(reader, reader.encode(tokenize_dataset(data)))
     scores = score_v1(data, {identifier: answer.text for identifier, answer in answers.items()})
     assert scores["f1"] > LOWEST_F1[name]

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
-from fabir_tf import reader as module
-from fabir_tf.pipelines.batches import batches_to_read
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import Question, SquadData
-from fabir_tf.pipelines.tokenizer import tokenize
-from fabir_tf.reader import NO_ANSWER, Reader, Span
+from fabir_tf.pipelines.features.tensor_batches import batches_to_read
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.reading import reader as module
+from fabir_tf.reading.reader import NO_ANSWER, Reader, Span
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,7 +43,7 @@ def ask(reader, pairs, n_best=1):
     """Answers of a dataset with one passage per question, as an evaluation gets them."""
     questions = tuple(Question(str(number), question, number, ()) for number, (question, _) in enumerate(pairs))
     data = SquadData("asked", tuple(passage for _, passage in pairs), ("",) * len(pairs), questions)
-    return reader.predict(reader.encode(tokenise(data)), n_best)
+    return reader.predict(reader.encode(tokenize_dataset(data)), n_best)
 
 
 def assert_same(actual, expected, tolerance=1e-5):
@@ -106,19 +106,19 @@ def test_one_by_one_together_and_as_a_dataset_are_the_same(reader, small_batches
 
 
 def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypatch):
-    """A passage's questions are read together wherever they stand, while the next portion is tokenised."""
+    """A passage's questions are read together wherever they stand, while the next chunk is tokenized."""
     pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
     pairs = [pairs[i] for i in np.random.default_rng(2).permutation(len(pairs))]
     texts = [list(part) for part in zip(*pairs, strict=True)]
     together = reader.answer_batch(*texts, n_best=2)
-    monkeypatch.setattr(module, "FIRST_PORTION", 1)
-    monkeypatch.setattr(module, "LARGEST_PORTION", 4)
-    tokenised, tokenise_texts = [], module.tokenise_texts
-    monkeypatch.setattr(module, "tokenise_texts", lambda part: tokenised.append(part) or tokenise_texts(part))
+    monkeypatch.setattr(module, "FIRST_CHUNK", 1)
+    monkeypatch.setattr(module, "LARGEST_CHUNK", 4)
+    tokenized, tokenize_texts = [], module.tokenize_texts
+    monkeypatch.setattr(module, "tokenize_texts", lambda part: tokenized.append(part) or tokenize_texts(part))
     assert_same(reader.answer_batch(*texts, n_best=2), together)
-    assert len(tokenised) == 1 + -(-(len(pairs) - 1) // 4)
-    again = sum(map(len, tokenised)) - len({passage for _, passage in pairs}) - len(pairs)
-    assert 0 <= again < len(tokenised)
+    assert len(tokenized) == 1 + -(-(len(pairs) - 1) // 4)
+    again = sum(map(len, tokenized)) - len({passage for _, passage in pairs}) - len(pairs)
+    assert 0 <= again < len(tokenized)
     assert reader.answer_batch([], []) == []
 
 
@@ -127,7 +127,7 @@ def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypa
     [(0, [0]), (1, [0, 1]), (256, [0, 256]), (800, [0, 256, 800]), (20000, [0, 256, 1280, 5376, 13568, 20000])],
 )
 def test_portions_grow(count, expected):
-    assert list(module._portion_borders(count)) == expected
+    assert list(module._chunk_bounds(count)) == expected
 
 
 def test_what_fails_ahead_is_told_after_what_went_before():
@@ -144,7 +144,7 @@ def test_what_fails_ahead_is_told_after_what_went_before():
 
 def test_answers_stand_in_the_order_of_the_file(reader, small_batches):
     told = []
-    encoded = reader.encode(tokenise(DATA))
+    encoded = reader.encode(tokenize_dataset(DATA))
     answers = reader.predict(encoded, progress=lambda done, total: told.append((done, total)))
     assert len(answers) == len(DATA.questions) == 16
     for question, answer in zip(DATA.questions, answers, strict=True):
@@ -289,8 +289,10 @@ def long_reader():
     reader = make_reader([f"w{number:02}" for number in range(TOKENS)], max_answer=MAX_ANSWER)
 
     def of_batch(inputs):
-        words, question = (tf.gather(inputs["type_words"], inputs[f"{text}_types"]) for text in ("passage", "question"))
-        words = tf.gather(words, inputs["asked_passages"])
+        words, question = (
+            tf.gather(inputs["unique_words"], inputs[f"{text}_token_index"]) for text in ("passage", "question")
+        )
+        words = tf.gather(words, inputs["passage_index"])
         borders = {"start_logits": question[:, :1], "end_logits": question[:, 1:2]}
         # The word's own logit differs from token to token, so that no two spans are alike.
         own = tf.cast(words % 7, tf.float32) / 10
@@ -368,7 +370,7 @@ def test_only_the_passages_that_do_not_fit_are_cut(reader):
     lengths = np.array([10, 31, 0, 16, 17])
     questions = tuple(Question(str(number), "who", number, ()) for number in range(5))
     passages = tuple(" ".join(["x"] * length) for length in lengths)
-    rows = resized(reader, 16)._rows(tokenise(SquadData("x", passages, ("",) * 5, questions)))
+    rows = resized(reader, 16)._rows(tokenize_dataset(SquadData("x", passages, ("",) * 5, questions)))
     # 31 tokens in windows of 16 that share 8 or more; the passage without a token is not read at all
     assert rows.questions.tolist() == [0, 1, 1, 1, 3, 4, 4]
     assert rows.offsets.tolist() == [0, 0, 8, 15, 0, 0, 1]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_bad_input import told
+from test_bad_input import assert_error
 from tiny import SMALL_DATA, SMALL_MODEL, by_type
 
 import fabir_tf
@@ -14,9 +14,9 @@ from fabir_tf.backends.tensorflow import as_graph
 from fabir_tf.configuration import ConfigError
 from fabir_tf.export import export_reader
 from fabir_tf.models import MODELS
-from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.tokenizer import tokenize
-from fabir_tf.pipelines.vocabulary import Vocabulary
+from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
 
 # Flags that make a reader small.
 SMALL = {
@@ -91,9 +91,9 @@ def test_passages_are_shared_by_their_questions(name):
     model, inputs = small_model(name), make_inputs()
     rows = np.array([1, 0, 0], np.int32)
     expected = model({k: v[rows] if k.startswith("passage") else v for k, v in inputs.items()}, training=False)
-    sharing = PassageSharing(model)
+    sharing = DeduplicatedModel(model)
     graph = as_graph(sharing)
-    shared = {key: tf.constant(value) for key, value in (by_type(inputs) | {"asked_passages": rows}).items()}
+    shared = {key: tf.constant(value) for key, value in (by_type(inputs) | {"passage_index": rows}).items()}
     for run in (sharing, graph):
         for output, logits in run(shared).items():
             np.testing.assert_allclose(logits, expected[output], rtol=1e-5, atol=1e-5)
@@ -293,13 +293,13 @@ def test_fields_of_one_name_are_of_one_kind():
     ],
 )
 def test_settings_that_do_not_fit_the_model(commands, tmp_path, flags, parts):
-    told(commands, "train", [f"--run_dir={tmp_path / 'run'}", "--dataset=sample", *flags], parts)
+    assert_error(commands, "train", [f"--run_dir={tmp_path / 'run'}", "--dataset=sample", *flags], parts)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_resumed_with_its_own_model_alone(commands, tiny_run):
     flags = [flag for flag in tiny_run.flags if flag.split("=")[0] in ("--dataset", "--eval_dataset", "--cache_dir")]
-    told(
+    assert_error(
         commands,
         "train",
         [f"--run_dir={tiny_run.path}", "--resume", "--model=bidaf", *flags],
@@ -321,4 +321,4 @@ def test_a_file_of_settings_names_the_model(commands, tiny_run, tmp_path, conten
 def test_a_file_of_settings_of_an_unknown_model(commands, tmp_path):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"model": "bert"}))
-    told(commands, "train", [f"--config={path}", "--run_dir=new"], [str(path), "unknown model", "fabir, bidaf"])
+    assert_error(commands, "train", [f"--config={path}", "--run_dir=new"], [str(path), "unknown model", "fabir, bidaf"])

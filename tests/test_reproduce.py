@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from test_ablations import settings_of
-from test_bad_input import told
+from test_bad_input import assert_error
 from tiny import SMALL_DATA
 
-from fabir_tf.published import FIGURES, TABLES
+from fabir_tf.experiments.published import FIGURES, TABLES
 
 ROOT = Path(__file__).parents[1]
 
@@ -58,9 +58,11 @@ def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
 
 def test_mistakes_are_told(commands, tiny_run, tmp_path):
     out = f"--output={tmp_path / 'out'}"
-    told(commands, "reproduce", [out], ["--table", "--figure", "neither"])
-    told(commands, "reproduce", [out, "--table=2", "--figure=3"], ["both"])
-    told(commands, "reproduce", [out, "--table=3"], ["--table", "6"])
-    told(commands, "reproduce", ["--table=2"], ["--output is missing"])
-    told(commands, "reproduce", [out, "--table=2", f"--dataset={tiny_run.train}"], ["--eval_dataset is missing"])
-    told(commands, "reproduce", [out, "--table=2", "--model=bidaf"], ["--model", "the papers' rows"])
+    assert_error(commands, "reproduce", [out], ["--table", "--figure", "neither"])
+    assert_error(commands, "reproduce", [out, "--table=2", "--figure=3"], ["both"])
+    assert_error(commands, "reproduce", [out, "--table=3"], ["--table", "6"])
+    assert_error(commands, "reproduce", ["--table=2"], ["--output is missing"])
+    assert_error(
+        commands, "reproduce", [out, "--table=2", f"--dataset={tiny_run.train}"], ["--eval_dataset is missing"]
+    )
+    assert_error(commands, "reproduce", [out, "--table=2", "--model=bidaf"], ["--model", "the papers' rows"])

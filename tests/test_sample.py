@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fabir_tf.pipelines import sources
-from fabir_tf.pipelines.alignment import measure_coverage
-from fabir_tf.pipelines.squad import check_offsets, read_squad
-from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.datasets import sources
+from fabir_tf.pipelines.datasets.squad import check_offsets, read_squad
+from fabir_tf.pipelines.features.alignment import measure_coverage
+from fabir_tf.pipelines.text.tokenizer import tokenize
 
 ROOT = Path(__file__).parents[1]
 # The longer first: an expression takes the first that fits.

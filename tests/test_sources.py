@@ -10,9 +10,9 @@ import requests
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from fabir_tf.pipelines import sources
+from fabir_tf.pipelines.datasets import sources
+from fabir_tf.pipelines.datasets.squad import Answer, Question, check_offsets
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import Answer, Question, check_offsets
 
 needs_sample = pytest.mark.skipif(
     not (sources.BUNDLED / "sample-train.json").is_file(), reason="needs the bundled sample, which is not made yet"

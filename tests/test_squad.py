@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines import squad
+from fabir_tf.pipelines.datasets import squad
+from fabir_tf.pipelines.datasets.records import Record, read_records
+from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.records import Record, read_records
-from fabir_tf.pipelines.squad import Answer, Question, SquadData
 
 PASSAGE = "Caf\u00e9 \U0001f600 \u201cAda\u201d\r\n wrote  it\u00a0here."
 

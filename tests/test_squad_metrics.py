@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines import squad_metrics
+from fabir_tf.pipelines.datasets import squad_metrics
+from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, read_squad
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import Answer, Question, SquadData, read_squad
 
 
 def asked(**references):

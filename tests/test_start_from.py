@@ -4,18 +4,18 @@ import json
 
 import numpy as np
 import pytest
-from test_bad_input import told
+from test_bad_input import assert_error
 from tiny import ARTICLES, write_squad
 
-from fabir_tf.checkpoint import load_weights
 from fabir_tf.models import config_class
-from fabir_tf.packing import pack
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.prepared_data import load_data
-from fabir_tf.reader import Reader
-from fabir_tf.run_directory import RunDirectory
-from fabir_tf.training import train
-from fabir_tf.training_config import DataOptions, TrainingConfig
+from fabir_tf.reading.packing import pack
+from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.run_directory import RunDirectory
+from fabir_tf.training.checkpoint import load_weights
+from fabir_tf.training.prepared_data import load_data
+from fabir_tf.training.train import train
+from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 QUESTION, PASSAGE = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
 
@@ -42,7 +42,7 @@ def test_a_run_begins_as_the_reader_it_is_told(commands, tiny_run, other_data, t
 def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tiny_run, other_data, tmp_path):
     flags = [f"--start_from={tiny_run.path}", *other_data, "--batch_size=3", "--learning_rate=0.001", "--cache_dir="]
     # With random numbers of its own, which go on, too.
-    flags.append("--word_keep=0.8")
+    flags.append("--word_dropout=0.2")
     weights = []
     for name, epochs in (("whole", [2]), ("parts", [1, 2])):
         run = tmp_path / name
@@ -60,11 +60,11 @@ def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tin
     assert 1e-4 < moved < 0.02
 
 
-@pytest.mark.parametrize("word_keep", ["1", "0.8"])
-def test_what_drops_out_may_be_another(commands, tiny_run, other_data, tmp_path, word_keep):
+@pytest.mark.parametrize("word_dropout", ["1", "0.8"])
+def test_what_drops_out_may_be_another(commands, tiny_run, other_data, tmp_path, word_dropout):
     run = tmp_path / "run"
     keeps = [f"--{part}_keep=1" for part in ("input", "sublayer", "attention", "selector", "character")]
-    keeps.append(f"--word_keep={word_keep}")
+    keeps.append(f"--word_dropout={word_dropout}")
     flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir=", *keeps]
     done = commands("train", *flags)
     assert done.status == 0, done
@@ -103,14 +103,18 @@ def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_dat
 
 def test_mistakes_are_told(commands, tiny_run, other_data, tmp_path):
     flags = [f"--run_dir={tmp_path / 'run'}", *other_data]
-    told(commands, "train", [*flags, "--start_from=nowhere"], ["nowhere", "found no run"])
+    assert_error(commands, "train", [*flags, "--start_from=nowhere"], ["nowhere", "found no run"])
     begin = [*flags, f"--start_from={tiny_run.path}"]
-    told(commands, "train", [*begin, "--model=bidaf"], ["--start_from", "--model=fabir", "--model=bidaf"])
-    told(commands, "train", [*begin, "--num_layers=3"], ["--start_from", "num_layers=3 in place of 1", "best.npz"])
-    told(commands, "train", [*begin, "--selector=linear"], ["selector='linear' in place of 'convolution'", "best.npz"])
+    assert_error(commands, "train", [*begin, "--model=bidaf"], ["--start_from", "--model=fabir", "--model=bidaf"])
+    assert_error(
+        commands, "train", [*begin, "--num_layers=3"], ["--start_from", "num_layers=3 in place of 1", "best.npz"]
+    )
+    assert_error(
+        commands, "train", [*begin, "--selector=linear"], ["selector='linear' in place of 'convolution'", "best.npz"]
+    )
     config = tmp_path / "config.json"
     config.write_text('{"model": "bidaf"}')
-    told(commands, "train", [*begin, f"--config={config}"], ["--start_from", "--model=fabir", "--model=bidaf"])
+    assert_error(commands, "train", [*begin, f"--config={config}"], ["--start_from", "--model=fabir", "--model=bidaf"])
     config.write_text('{"start_from": 3}')
-    told(commands, "train", [*flags, f"--config={config}"], [str(config), "start_from"])
+    assert_error(commands, "train", [*flags, f"--config={config}"], [str(config), "start_from"])
     assert not (tmp_path / "run").exists()

@@ -11,9 +11,9 @@ from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines import nltk_tokenizers, tokenizer
-from fabir_tf.pipelines.nltk_tokenizers import TOKENIZER_VERSION
-from fabir_tf.pipelines.tokenizer import MAX_BLOCK, tokenize
+from fabir_tf.pipelines.text import nltk_tokenizers, tokenizer
+from fabir_tf.pipelines.text.nltk_tokenizers import TOKENIZER_VERSION
+from fabir_tf.pipelines.text.tokenizer import MAX_BLOCK, tokenize
 
 SPLITTING = '-‐‑‒–—―−/\\⁄∕"`´‘’‚‛“”„‟«»‹›~°'
 CONTRACTIONS = {"n't", "'s", "'m", "'d", "'re", "'ve", "'ll"}

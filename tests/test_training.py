@@ -17,24 +17,25 @@ import numpy as np
 import pytest
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 
-from fabir_tf import checkpoint, training
-from fabir_tf.averaging import AveragingAdam
 from fabir_tf.backends import backend
-from fabir_tf.checkpoint import load_checkpoint, load_weights
 from fabir_tf.configuration import ConfigError
-from fabir_tf.evaluation import predictions_of
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.squad import read_squad
+from fabir_tf.pipelines.datasets.squad_metrics import score_v1
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.squad import read_squad
-from fabir_tf.pipelines.squad_metrics import score_v1
-from fabir_tf.pipelines.vectors import load_vectors
-from fabir_tf.reader import Reader
-from fabir_tf.training import train
-from fabir_tf.training_config import DataOptions, TrainingConfig
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.word_vectors import load_vectors
+from fabir_tf.reading.evaluation import predictions_of
+from fabir_tf.reading.reader import Reader
+from fabir_tf.training import checkpoint
+from fabir_tf.training import train as training
+from fabir_tf.training.averaging import AveragingAdam
+from fabir_tf.training.checkpoint import load_checkpoint, load_weights
+from fabir_tf.training.train import train
+from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 # So few steps show that the loss falls with this start only.
-MODEL = CONFIG.replace(cross_attention_start="independent")
+MODEL = CONFIG.replace(shared_query_key_init=False)
 # Six steps in an epoch: 12 questions in batches of 2.
 STEPS = 6
 SETTINGS = {
@@ -43,7 +44,7 @@ SETTINGS = {
     "min_character_count": 0,
     "epochs": 3,
     "batch_size": 2,
-    "length_groups": 2,
+    "length_buckets": 2,
     "learning_rate_factor": 0.05,
     "warmup_steps": 10,
     "checkpoint_steps": 2,
@@ -142,7 +143,7 @@ def finished(files, tmp_path_factory):
 
         def spying(*arguments):
             dataset = original(*arguments)
-            shapes.update(inputs["passage_types"].shape for inputs, _ in dataset.as_numpy_iterator())
+            shapes.update(inputs["passage_token_index"].shape for inputs, _ in dataset.as_numpy_iterator())
             return dataset
 
         def tracing(model, batch):
@@ -177,8 +178,8 @@ def averaged(files, tmp_path_factory):
 
 def test_the_loss_falls(files, tmp_path):
     """Without dropout, which moves the loss of a batch of 2 more than a few steps of learning do."""
-    keeps = [name for name in MODEL.to_dict() if name.endswith("_keep")]
-    model = MODEL.replace(**dict.fromkeys(keeps, 1.0))
+    rates = [name for name in MODEL.to_dict() if name.endswith("_dropout")]
+    model = MODEL.replace(**dict.fromkeys(rates, 0.0))
     settings = TrainingConfig(**(SETTINGS | files.with_vectors))
     losses = [row["loss"] for row in train(str(tmp_path / "run"), model, settings, DataOptions(None))["epochs"]]
     assert losses[0] is None
@@ -231,7 +232,7 @@ def test_batches_of_all_lengths_share_one_trace(finished):
 def test_the_scores_are_those_of_an_evaluation(finished, files):
     data = read_squad(files.data["eval_dataset"])
     reader = Reader.load(finished.run_dir)
-    answers = predictions_of(reader, reader.encode(tokenise(data)))
+    answers = predictions_of(reader, reader.encode(tokenize_dataset(data)))
     texts = {key: answer.text for key, answer in answers.items()}
     assert list(texts) == [question.id for question in data.questions]
     assert json.loads((finished.run_dir / "predictions.json").read_text()) == texts
@@ -481,7 +482,7 @@ def test_the_learning_rate_may_be_constant():
 
 
 def test_the_learning_rate_falls_over_the_last_epochs():
-    settings = TrainingConfig(learning_rate=0.002, epochs=10, cooldown_epochs=2.5)
+    settings = TrainingConfig(learning_rate=0.002, epochs=10, linear_decay_epochs=2.5)
     optimizer = training.compiled_model(CONFIG, settings, NO_VECTORS, steps_per_epoch=40).optimizer
     for step, expected in ((300, 0.002), (350, 0.001), (400, 0.0)):
         optimizer.iterations.assign(step)
@@ -490,16 +491,16 @@ def test_the_learning_rate_falls_over_the_last_epochs():
 
 def test_a_run_cools_down_at_its_own_end(files, tmp_path):
     """Six steps an epoch: at the end of the second of two, the rate is nothing; with a third, it falls then."""
-    run, settings = tmp_path / "run", {"learning_rate": 0.002, "cooldown_epochs": 1.0}
+    run, settings = tmp_path / "run", {"learning_rate": 0.002, "linear_decay_epochs": 1.0}
     short = train_tiny(run, files.data | settings | {"epochs": 2})
     assert [row["learning_rate"] for row in short["epochs"]] == pytest.approx([0.002, 0.002, 0.0])
     longer = train_tiny(run, files.data | settings | {"epochs": 3}, resume=True)
     assert longer["epochs"][3]["learning_rate"] == pytest.approx(0.0)
-    with pytest.raises(ConfigError, match="cooldown_epochs"):
-        TrainingConfig(epochs=2, cooldown_epochs=3)
+    with pytest.raises(ConfigError, match="linear_decay_epochs"):
+        TrainingConfig(epochs=2, linear_decay_epochs=3)
     for name in ("max_minutes", "patience"):
         with pytest.raises(ConfigError, match=name):
-            TrainingConfig(cooldown_epochs=3, **{name: 5})
+            TrainingConfig(linear_decay_epochs=3, **{name: 5})
 
 
 def test_a_teacher_of_whole_passages_and_windows_exclude_each_other():

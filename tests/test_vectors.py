@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from shared_data import SHARED, needs_shared
 
-from fabir_tf.pipelines import vectors
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.vectors import (
+from fabir_tf.pipelines.text import word_vectors as vectors
+from fabir_tf.pipelines.text.word_vectors import (
     WordVectors,
     dequantise_rows,
-    expect_dimension,
     load_saved_vectors,
     load_saved_words,
     load_vectors,
     quantise_rows,
     save_vectors,
+    validate_dimension,
 )
 
 GLOVE = SHARED / "glove" / "glove.6B.100d.npz"
@@ -312,10 +312,10 @@ def test_none_has_no_rows():
 
 def test_dimension_must_be_the_models():
     read = WordVectors(["the"], np.zeros((1, 50), np.float16), "glove.6B.50d.txt")
-    expect_dimension(read, 50)
-    expect_dimension(load_vectors("none"), 100)
+    validate_dimension(read, 50)
+    validate_dimension(load_vectors("none"), 100)
     with pytest.raises(UserError) as caught:
-        expect_dimension(read, 100)
+        validate_dimension(read, 100)
     assert str(caught.value) == ("glove.6B.50d.txt: the vectors have dimension 50, the model expects word_dim=100.")
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.vectors import WordVectors, save_vectors
-from fabir_tf.pipelines.vocabulary import Vocabulary, build_vocabulary
+from fabir_tf.pipelines.text.vocabulary import Vocabulary, build_vocabulary
+from fabir_tf.pipelines.text.word_vectors import WordVectors, save_vectors
 
 # Padding 0, unknown 1; words: hadoop 2, qbert 3, the 4, of 5, cat 6; characters: e 2, T 3, é 4.
 VOCABULARY = Vocabulary(("hadoop", "qbert"), ("e", "T", "é"), ["the", "of", "cat"])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabir_tf.pipelines.windows import merge_windows, window_offsets
+from fabir_tf.pipelines.features.windows import merge_windows, window_offsets
 
 
 @st.composite

@@ -8,9 +8,9 @@ import numpy as np
 
 from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.pipelines.squad import SquadData, squad_from_json
-from fabir_tf.pipelines.vocabulary import Vocabulary
-from fabir_tf.reader import Reader
+from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
+from fabir_tf.reading.reader import Reader
 
 # (title, passage, ((question, answer), ...)); the passages have 11, 17, 28 and 30 tokens, below 18 and 13.
 ARTICLES = (
@@ -78,7 +78,7 @@ SMALL_MODEL = (
     "--vectors=none",
 )
 # Low thresholds, or so little text would have no vocabulary.
-SMALL_DATA = ("--min_word_count=1", "--min_character_count=1", "--batch_size=5", "--length_groups=2", "--cache_dir=")
+SMALL_DATA = ("--min_word_count=1", "--min_character_count=1", "--batch_size=5", "--length_buckets=2", "--cache_dir=")
 
 # Of the reader that is exported: some of the passages are read whole and others in windows.
 EXPORTED_WINDOW = 24
@@ -123,7 +123,7 @@ def write_squad(path, articles) -> str:
 
 
 def make_reader(words, max_passage=512, **changes) -> Reader:
-    """An untrained reader that knows some words, its opinions sharp enough for spans to differ clearly."""
+    """An untrained reader that knows some words, its soft_labels sharp enough for spans to differ clearly."""
     keras.utils.set_random_seed(11)
     vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz"), ())
     config = CONFIG.replace(trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, **changes)
@@ -134,23 +134,23 @@ def make_reader(words, max_passage=512, **changes) -> Reader:
 
 
 def by_type(inputs):
-    """A model's inputs as `PassageSharing` takes them: each type of token once, and where it stands."""
+    """A model's inputs as `DeduplicatedModel` takes them: each type of token once, and where it stands."""
     texts = ("passage", "question")
     shapes = {text: inputs[f"{text}_words"].shape for text in texts}
     parts = [part for part in ("words", "characters") if f"passage_{part}" in inputs]
     columns = {part: np.concatenate([_flat(inputs[f"{text}_{part}"]) for text in texts]) for part in parts}
     types, places = np.unique(np.concatenate(list(columns.values()), axis=1), axis=0, return_inverse=True)
     places = np.split(places.reshape(-1).astype(np.int32), [math.prod(shapes["passage"])])
-    found = {f"{text}_types": part.reshape(shapes[text]) for text, part in zip(texts, places, strict=True)}
-    found["type_words"] = types[:, 0]
-    return found | ({"type_characters": types[:, 1:]} if "characters" in parts else {})
+    found = {f"{text}_token_index": part.reshape(shapes[text]) for text, part in zip(texts, places, strict=True)}
+    found["unique_words"] = types[:, 0]
+    return found | ({"unique_characters": types[:, 1:]} if "characters" in parts else {})
 
 
 def by_token(inputs):
     """The inverse of `by_type`; whatever else stands in the inputs is kept."""
     rest = dict(inputs)
-    places = {text: rest.pop(f"{text}_types") for text in ("passage", "question")}
-    types = {name: rest.pop(name) for name in inputs if name.startswith("type_")}
+    places = {text: rest.pop(f"{text}_token_index") for text in ("passage", "question")}
+    types = {name: rest.pop(name) for name in inputs if name.startswith("unique_")}
     of_texts = {
         f"{text}_{name.partition('_')[2]}": values[places[text]] for text in places for name, values in types.items()
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fabir_tf.analysis.judged import Judged, Prediction
-from fabir_tf.pipelines.squad import Question, SquadData
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
 
 _LEGEND = (
     '<p class="note">In the passages: <span class="truth">a reference answer</span>, '

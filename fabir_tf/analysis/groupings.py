@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fabir_tf.pipelines.encoding import TokenisedData
-from fabir_tf.pipelines.tokenizer import tokenize
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.pipelines.text.tokenizer import tokenize
 
 QUESTION_TYPES = (
     "what", "who", "how", "when", "which", "where", "why", "how many", "how much", "how long", "other",
@@ -48,11 +48,11 @@ def question_type(question: str) -> str:
     return "who" if word in ("whom", "whose") else word
 
 
-def groupings(tokenised: TokenisedData) -> list[Grouping]:
+def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
     """The four ways of the paper.
 
     Args:
-        tokenised: the questions.
+        tokenized: the questions.
 
     Returns:
         By the answer's length (of the first reference), the question's, the kind of the question and the passage's
@@ -61,13 +61,13 @@ def groupings(tokenised: TokenisedData) -> list[Grouping]:
 
     Reference: FABIR figures 3 to 6; thesis figure 17.
     """
-    questions = tokenised.data.questions
+    questions = tokenized.data.questions
     answers = [len(tokenize(question.answers[0].text).words) if question.answers else 0 for question in questions]
     types = [QUESTION_TYPES.index(question_type(question.text)) for question in questions]
-    passages = tokenised.passage_lengths[tokenised.question_passages]
+    passages = tokenized.passage_lengths[tokenized.question_passages]
     return [
         _by_length("answer_length", "answer length, tokens", np.array(answers, np.int64), (1, 2, 3, 5, 10)),
-        _by_length("question_length", "question length, tokens", tokenised.question_lengths, (7, 9, 11, 13, 16)),
+        _by_length("question_length", "question length, tokens", tokenized.question_lengths, (7, 9, 11, 13, 16)),
         Grouping("question_type", "question type", QUESTION_TYPES, np.array(types, np.int64)),
         _by_length("passage_length", "passage length, tokens", passages, (75, 100, 125, 150, 200)),
     ]

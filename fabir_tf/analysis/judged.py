@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, check_predictions, exact_match, f1
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import open_json, parse_json, shown
-from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.pipelines.squad_metrics import best_over_references, check_predictions, exact_match, f1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fabir_tf.analysis.certainty import CertaintyBin, calibration_error
-from fabir_tf.inspection import Inspection
+from fabir_tf.reading.certainty import CertaintyBin, calibration_error
+from fabir_tf.reading.inspection import Inspection
 
 _DPI = 110
 _WIDTH_OF_BARS = 0.8
@@ -71,7 +71,7 @@ def draw_borders(inspection: Inspection) -> bytes:
     """The probability of each passage token to be the first and the last of the answer.
 
     Args:
-        inspection: from `fabir_tf.inspection.look_inside`.
+        inspection: from `fabir_tf.reading.inspection.look_inside`.
     """
     words = inspection.passage.words
     figure = Figure(figsize=(max(6.0, 0.16 * len(words)), 3.2), layout="constrained")
@@ -89,7 +89,7 @@ def draw_attention(inspection: Inspection, kind: str) -> bytes:
     """What one attention weighs, averaged over its heads.
 
     Args:
-        inspection: from `fabir_tf.inspection.look_inside`.
+        inspection: from `fabir_tf.reading.inspection.look_inside`.
         kind: a key of its `attention`.
     """
     weights = inspection.attention[kind].mean(axis=0)

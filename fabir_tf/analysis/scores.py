@@ -22,7 +22,7 @@ def score_groups(judged: Sequence[Judged], groupings: Sequence[Grouping]) -> lis
         groupings: ways to sort the questions; groups without a question are left out.
 
     Returns:
-        Rows by `COLUMNS`: percentages, and the borders of their 95 % intervals; `..._above_first` is the difference to
+        Examples by `COLUMNS`: percentages, and the borders of their 95 % intervals; `..._above_first` is the difference to
         the first predictions, None for these themselves.
     """
     everything = Grouping(ALL, ALL, (ALL,), np.zeros(len(judged[0].f1), np.int64))

@@ -4,35 +4,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fabir_tf.analysis import page
-from fabir_tf.analysis.certainty import certainty_bins
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import Judged
+from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.analysis.scores import ALL, COLUMNS, score_groups
-from fabir_tf.inspection import look_inside
-from fabir_tf.pipelines.encoding import TokenisedData
+from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import csv_text, replacing, write_text
-from fabir_tf.pipelines.squad import SquadData
-from fabir_tf.plotting import NO_PICTURES, has_pictures
-from fabir_tf.reader import Reader
+from fabir_tf.pipelines.files import atomic_write, csv_text, write_text
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.reading.certainty import certainty_bins
+from fabir_tf.reading.inspection import look_inside
+from fabir_tf.reading.reader import Reader
 
 
 def write_analysis(
-    folder: Path, tokenised: TokenisedData, judged: Sequence[Judged], most_errors: int = 50
+    folder: Path, tokenized: TokenizedDataset, judged: Sequence[Judged], most_errors: int = 50
 ) -> list[dict]:
     """Writes scores.csv, report.html and, where matplotlib is installed, the report's pictures by themselves.
 
     Args:
         folder: made if it does not exist.
-        tokenised: the questions.
+        tokenized: the questions.
         judged: the predictions; the others are set against the first.
         most_errors: errors of each kind in the report.
 
     Returns:
         The rows of scores.csv, those of all questions first.
     """
-    data, ways = tokenised.data, groupings(tokenised)
+    data, ways = tokenized.data, groupings(tokenized)
     rows = score_groups(judged, ways)
     write_text(folder / "scores.csv", csv_text(COLUMNS, rows))
     parts = [page.table(_of(rows, ALL))]
@@ -95,6 +95,6 @@ def _picture(folder: Path, name: str, draw: str, *what) -> str:
     from fabir_tf.analysis import pictures
 
     content = getattr(pictures, draw)(*what)
-    with replacing(folder / f"{name}.png") as file:
+    with atomic_write(folder / f"{name}.png") as file:
         file.write(content)
     return page.picture(content, name)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import keras
 import numpy as np
 
-from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.array_batches import array_batches as feed
-from fabir_tf.pipelines.rows import EncodedRows
+from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.pipelines.features.array_batches import array_batches as feed
+from fabir_tf.pipelines.features.features import Features
 
 __all__ = ["Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
 
@@ -20,9 +20,9 @@ class Logits:
     """A model's logits of many batches; see `fabir_tf.backends.tensorflow.Logits`."""
 
     def __init__(self, model: keras.Model):
-        self._sharing = PassageSharing(model)
+        self._sharing = DeduplicatedModel(model)
 
-    def __call__(self, rows: EncodedRows, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    def __call__(self, rows: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
         for batch, (inputs,) in zip(batches, feed(rows, batches, like=batches), strict=True):
             logits = self._sharing.predict_on_batch(inputs)
             yield {name: np.asarray(values)[: len(batch)] for name, values in logits.items()}

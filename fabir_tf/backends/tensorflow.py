@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fabir_tf.layers.backend_kernels import backend_kernels
-from fabir_tf.passage_sharing import PassageSharing
-from fabir_tf.pipelines.batches import batches_to_read, make_batches
-from fabir_tf.pipelines.rows import EncodedRows
+from fabir_tf.layers.core.backend_kernels import backend_kernels
+from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.pipelines.features.features import Features
+from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches
 
 __all__ = [
     "Logits",
@@ -47,9 +47,9 @@ class Logits:
     """
 
     def __init__(self, model: keras.Model):
-        self._logits = as_graph(PassageSharing(model))
+        self._logits = as_graph(DeduplicatedModel(model))
 
-    def __call__(self, rows: EncodedRows, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    def __call__(self, rows: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
         return self.of(batches_to_read(rows, batches))
 
     def of(self, batches: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, np.ndarray]]:
@@ -65,13 +65,13 @@ class Logits:
 
 
 def feed(
-    rows: EncodedRows, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray], like: Iterable[np.ndarray]
+    rows: Features, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray], like: Iterable[np.ndarray]
 ) -> tf.data.Dataset:
     """The dataset to train on, from `make_batches`; `like` is for backends that compile for each shape."""
     return make_batches(rows, batches, targets)
 
 
-def as_graph(sharing: PassageSharing) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
+def as_graph(sharing: DeduplicatedModel) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
     """A model as one graph for every batch and every length: shapes are left open."""
     signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
     kernels = reading_kernels()
@@ -90,7 +90,7 @@ def traced(decoder: keras.layers.Layer) -> Callable:
 
 
 def reading_kernels() -> dict[str, Callable]:
-    """What reads faster than Keras' operations on this machine, for `fabir_tf.layers.backend_kernels`."""
+    """What reads faster than Keras' operations on this machine, for `fabir_tf.layers.core.backend_kernels`."""
     if tf.config.list_physical_devices("GPU"):
         return {}
     return {"standardise": _standardise} | ({"softmax": tf.nn.softmax} if _softmax_sums_in_float32() else {})

@@ -14,12 +14,12 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.plotting import NO_PICTURES, has_pictures
+from fabir_tf.pipelines.files import validate_writable
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 
 
 def define_flags() -> None:
@@ -37,12 +37,12 @@ def define_flags() -> None:
 def main(values: flags.FlagValues) -> None:
     """Reads, judges and writes."""
     reader_folder = cli.reader_folder(values)
-    _expect_flags(values, reader_folder)
+    _validate_flags(values, reader_folder)
     # Brings TensorFlow, which a mistake in the flags need not wait for.
     from fabir_tf.analysis.write import write_analysis, write_inspection
 
     folder = Path(values.output).expanduser()
-    expect_writable(folder / "report.html")
+    validate_writable(folder / "report.html")
     named = dict(_named(text) for text in values.predictions_files)
     if len(named) < len(values.predictions_files):
         raise UserError("--predictions_files: found the same name twice, expected NAME=FILE with different names")
@@ -53,18 +53,18 @@ def main(values: flags.FlagValues) -> None:
         if not has_pictures():
             cli.to_stderr(NO_PICTURES)
         judged = [judge(name, data, found) for name, found in answers.items()]
-        rows = write_analysis(folder, tokenise(data, options.cache_dir, cli.to_stderr), judged, values.errors)
+        rows = write_analysis(folder, tokenize_dataset(data, options.cache_dir, cli.to_stderr), judged, values.errors)
         for row in rows[: len(judged)]:
             print(f"{row['predictions']}: EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}", flush=True)
     if values.question_id:
-        from fabir_tf.reader import Reader
+        from fabir_tf.reading.reader import Reader
 
         reader = Reader.load(reader_folder, values.max_passage, values.precision)
         write_inspection(folder, data, reader, values.question_id)
 
 
-def _expect_flags(values: flags.FlagValues, reader_folder: str | None) -> None:
-    cli.expect_given(values, dataset="the questions", output="a folder")
+def _validate_flags(values: flags.FlagValues, reader_folder: str | None) -> None:
+    cli.validate_given(values, dataset="the questions", output="a folder")
     if bool(reader_folder) != bool(values.question_id):
         raise UserError("--run_dir (or --model) and --question_id go together, found one of them")
     if not values.predictions_files and not values.question_id:

@@ -13,13 +13,13 @@ from fabir_tf.configuration import Config, ConfigError, define_shared_flags
 from fabir_tf.models import MODELS, list_models, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import WriteError, naming
+from fabir_tf.pipelines.features.windows import LONGEST_PASSAGE
+from fabir_tf.pipelines.files import WriteError, named_errors
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
-from fabir_tf.pipelines.windows import LONGEST_PASSAGE
-from fabir_tf.prepared_data import prepared_settings
-from fabir_tf.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.run_directory import expect_model, reader_directory
-from fabir_tf.training_config import POLICIES, DataOptions, TrainingConfig
+from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
+from fabir_tf.reading.run_directory import reader_directory, validate_model
+from fabir_tf.training.prepared_data import prepared_settings
+from fabir_tf.training.training_config import POLICIES, DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
 
@@ -41,7 +41,7 @@ def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
             if arguments[1:]:
                 raise UserError(f"unexpected argument {quoted(arguments[1])}: everything is given as --flag=value")
             main(flags.FLAGS)
-            with naming("standard output"):
+            with named_errors("standard output"):
                 sys.stdout.flush()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
@@ -190,7 +190,7 @@ def needed_reader_folder(values: flags.FlagValues) -> str:
     return folder
 
 
-def expect_given(values: flags.FlagValues, **meanings: str) -> None:
+def validate_given(values: flags.FlagValues, **meanings: str) -> None:
     """Refuses to begin without some flags.
 
     Args:
@@ -207,7 +207,7 @@ def expect_given(values: flags.FlagValues, **meanings: str) -> None:
 
 def define_data_flags() -> None:
     """Flags of `DataOptions`."""
-    text = "Where tokenised texts are kept between runs; empty keeps none."
+    text = "Where tokenized texts are kept between runs; empty keeps none."
     flags.DEFINE_string("cache_dir", DataOptions.cache_dir, text)
     flags.DEFINE_string("tfds_data_dir", None, "Where TFDS keeps prepared datasets; its own default when empty.")
     text = "Folder with the official SQuAD files, to prepare them through TFDS without the internet."
@@ -259,7 +259,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if found != value:
             raise UserError(f"--prepared={prepared}: prepared with {field}={value!r}, found {field}={found!r}")
     if begun:
-        expect_model(start_from, begun, name)
+        validate_model(start_from, begun, name)
         model = begun.to_dict() | model
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
@@ -307,7 +307,7 @@ def _check_settings(path: str, cls: type[Config], settings: dict) -> None:
             raise UserError(f"{path}: {error}") from None
 
 
-def expect_other_file(flag: str, path: str | None, sources: dict[str, str | None]) -> None:
+def validate_other_file(flag: str, path: str | None, sources: dict[str, str | None]) -> None:
     """Refuses to write a result over what it is made from.
 
     Args:

@@ -13,13 +13,13 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.comparison import DATA_FLAGS, Plan, compare
 from fabir_tf.configuration import as_flag
+from fabir_tf.experiments.compare import DATA_FLAGS, Plan, compare
 from fabir_tf.models import MODELS
+from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable
-from fabir_tf.pipelines.sources import load_dataset, names_file
-from fabir_tf.training_config import TrainingConfig
+from fabir_tf.pipelines.files import validate_writable
+from fabir_tf.training.training_config import TrainingConfig
 
 
 def define_flags() -> None:
@@ -37,7 +37,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and compares."""
-    cli.expect_given(values, output="the folder for the runs and the table")
+    cli.validate_given(values, output="the folder for the runs and the table")
     folder = Path(values.output).expanduser()
     compare(_plan(values, folder), lambda line: print(line, flush=True))
 
@@ -65,7 +65,7 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
         # What cannot be read is told of before hours of training.
         folders = cli.data_options(values).tfds_folders
         load_dataset(values.test_dataset, "dev", **folders, flag="--test_dataset", log=cli.to_stderr)
-    expect_writable(folder / "plan.json")
+    validate_writable(folder / "plan.json")
     return plan
 
 

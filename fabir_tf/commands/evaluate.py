@@ -13,13 +13,17 @@ import time
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.evaluation import predictions_of, score
-from fabir_tf.pipelines.alignment import measure_coverage
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad_metrics import (
+    missing_predictions,
+    read_no_answer_probabilities,
+    read_predictions,
+)
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, naming, write_text
-from fabir_tf.pipelines.sources import load_dataset
-from fabir_tf.pipelines.squad_metrics import missing_predictions, read_no_answer_probabilities, read_predictions
+from fabir_tf.pipelines.features.alignment import measure_coverage
+from fabir_tf.pipelines.files import named_errors, validate_writable, write_text
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.reading.evaluation import predictions_of, score
 
 
 def define_flags() -> None:
@@ -38,7 +42,7 @@ def main(values: flags.FlagValues) -> None:
     folder = cli.reader_folder(values)
     if bool(folder) == bool(values.predictions_file):
         raise UserError("expected either --run_dir (or --model) or --predictions_file, found both or neither")
-    cli.expect_given(values, dataset="the data to score on")
+    cli.validate_given(values, dataset="the data to score on")
     if folder and values.no_answer_file:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
     if values.predictions_file and values.output_file:
@@ -49,7 +53,7 @@ def main(values: flags.FlagValues) -> None:
     text = json.dumps(report, indent=2)
     if values.report_file:
         write_text(values.report_file, text + "\n")
-    with naming("standard output"):
+    with named_errors("standard output"):
         print(text, flush=True)
 
 
@@ -58,8 +62,8 @@ def _check_output(values: flags.FlagValues, flag: str) -> None:
     path = values[flag].value
     if path:
         names = ("dataset", "predictions_file", "no_answer_file")
-        cli.expect_other_file(flag, path, {name: values[name].value for name in names})
-        expect_writable(path)
+        cli.validate_other_file(flag, path, {name: values[name].value for name in names})
+        validate_writable(path)
 
 
 def _load(values: flags.FlagValues):
@@ -76,15 +80,15 @@ def _score_file(values: flags.FlagValues) -> dict:
 
 
 def _score_reader(values: flags.FlagValues, folder: str) -> dict:
-    from fabir_tf.reader import Reader
+    from fabir_tf.reading.reader import Reader
 
     reader = Reader.load(folder, values.max_passage, values.precision)
     data = _load(values)
-    tokenised = tokenise(data, cli.data_options(values).cache_dir, cli.to_stderr)
-    tokens = [tokenised.texts.tokens_of(passage) for passage in range(len(data.passages))]
+    tokenized = tokenize_dataset(data, cli.data_options(values).cache_dir, cli.to_stderr)
+    tokens = [tokenized.texts.tokens_of(passage) for passage in range(len(data.passages))]
     cli.to_stderr(measure_coverage(data, tokens).summary())
     begin = time.monotonic()
-    answers = predictions_of(reader, reader.encode(tokenised), cli.show_progress)
+    answers = predictions_of(reader, reader.encode(tokenized), cli.show_progress)
     seconds = time.monotonic() - begin
     texts = {key: answer.text for key, answer in answers.items()}
     if values.output_file:

@@ -9,11 +9,11 @@ far the probabilities can be believed.
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
+from fabir_tf.pipelines.datasets.squad import SquadData, hold_out
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, naming
-from fabir_tf.pipelines.sources import load_dataset, names_file
-from fabir_tf.pipelines.squad import SquadData, hold_out
-from fabir_tf.run_directory import RunDirectory
+from fabir_tf.pipelines.files import named_errors, validate_writable
+from fabir_tf.reading.run_directory import RunDirectory
 
 NONE = "none"
 
@@ -39,16 +39,16 @@ def define_flags() -> None:
 def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
     run_dir = cli.needed_reader_folder(values)
-    cli.expect_given(values, export_dir="the folder of the exports")
-    from fabir_tf.calibration import calibrate
+    cli.validate_given(values, export_dir="the folder of the exports")
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
-    from fabir_tf.reader import Reader
+    from fabir_tf.reading.calibration import calibrate
+    from fabir_tf.reading.reader import Reader
 
     # What is wrong is told now, and not after the calibration, which may take minutes.
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values, run_dir)
     reader = Reader.load(run_dir, values.max_passage, values.precision)
-    expect_writable(folder)
+    validate_writable(folder)
     if data:
         reader.calibration = calibrate(reader, data, cli.show_progress)
     if reader.calibration:
@@ -56,7 +56,7 @@ def main(values: flags.FlagValues) -> None:
     export_reader(reader, folder.parent, int(folder.name), values.n_best)
     if not (folder / "assets.extra" / WARM_UP_FILE).exists():
         cli.to_stderr("no requests to warm up with: they take the package tensorflow-serving-api")
-    with naming("standard output"):
+    with named_errors("standard output"):
         print(folder)
 
 

@@ -8,8 +8,8 @@ A run keeps all of its word vectors, 80 MB for those of GloVe 6B; here the commo
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.files import naming
-from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.files import named_errors
 
 
 def define_flags() -> None:
@@ -34,14 +34,14 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Packs the reader."""
-    cli.expect_given(values, run_dir="the folder of a trained run", output="the folder to write")
-    from fabir_tf.packing import pack
+    cli.validate_given(values, run_dir="the folder of a trained run", output="the folder to write")
+    from fabir_tf.reading.packing import pack
 
     name, places = values.calibration_dataset, cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     held_out = load_dataset(name, "dev", flag="--calibration_dataset", **places) if name else None
     folder = pack(values.run_dir, values.output, values.words, values.average_with, held_out, cli.show_progress)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    with naming("standard output"):
+    with named_errors("standard output"):
         print(f"{folder}: {size / 1e6:.1f} MB")
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, naming, replacing
-from fabir_tf.pipelines.records import STANDARD_INPUT, Record, read_records
+from fabir_tf.pipelines.files import atomic_write, named_errors, validate_writable
 
 # Records answered together: enough to fill batches of like length, few enough to see answers come.
 CHUNK = 8192
@@ -46,10 +46,10 @@ def main(values: flags.FlagValues) -> None:
         missing = "--question" if values.question is None else "--passage"
         raise UserError(f"{missing} is missing: --question and --passage go together")
     if values.output_file:
-        cli.expect_other_file("output_file", values.output_file, {"input_file": values.input_file})
-        expect_writable(values.output_file)
+        cli.validate_other_file("output_file", values.output_file, {"input_file": values.input_file})
+        validate_writable(values.output_file)
     records = [_asked_record(values)] if asked else _input_records(values.input_file)
-    from fabir_tf.reader import Reader
+    from fabir_tf.reading.reader import Reader
 
     reader = Reader.load(folder, values.max_passage, values.precision)
     written, failed = 0, 0
@@ -107,10 +107,10 @@ def _output(path: str | None) -> Iterator[io.TextIOBase]:
     if path is None:
         # A passage may hold what the terminal's encoding cannot say.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
-        with naming("standard output"):
+        with named_errors("standard output"):
             yield sys.stdout
         return
-    with replacing(path) as raw:
+    with atomic_write(path) as raw:
         file = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass", write_through=True)
         yield file
         # Or the wrapper would close a file that is not its own.

@@ -11,7 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.prepared_data import expect_free, prepare_data, save_data
+from fabir_tf.training.prepared_data import prepare_data, save_data, validate_free
 
 
 def define_flags() -> None:
@@ -23,10 +23,10 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and prepares the data."""
-    cli.expect_given(values, output="the folder for the arrays")
+    cli.validate_given(values, output="the folder for the arrays")
     folder = Path(values.output).expanduser()
     model_config, training = cli.configurations(values)
-    expect_free(folder)
+    validate_free(folder)
     data = prepare_data(model_config, training, cli.data_options(values), print)
     save_data(data, folder, model_config, training)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -14,17 +14,17 @@ from absl import flags
 
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
-from fabir_tf.comparison import Plan, as_markdown, compare
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.experiments.compare import Plan, as_markdown, compare
+from fabir_tf.experiments.published import FIGURES, TABLES
+from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import csv_text, expect_writable, replacing, write_text
-from fabir_tf.pipelines.sources import AUTO, load_dataset, names_file
-from fabir_tf.plotting import NO_PICTURES, has_pictures
-from fabir_tf.published import FIGURES, TABLES
-from fabir_tf.run_directory import RunDirectory
+from fabir_tf.pipelines.files import atomic_write, csv_text, validate_writable, write_text
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.reading.run_directory import RunDirectory
 
 
 def define_flags() -> None:
@@ -40,7 +40,7 @@ def main(values: flags.FlagValues) -> None:
     """Trains, compares and draws."""
     if bool(values.table) == bool(values.figure):
         raise UserError("expected either --table or --figure, found both or neither")
-    cli.expect_given(values, output="the folder for the runs, the table and the figure")
+    cli.validate_given(values, output="the folder for the runs, the table and the figure")
     refuse_single_run(values, "the papers' rows and --seeds decide")
     dataset = values.eval_dataset or values.dataset or AUTO
     if names_file(dataset) and not values.eval_dataset:
@@ -49,7 +49,7 @@ def main(values: flags.FlagValues) -> None:
     folder = Path(values.output).expanduser()
     # Tables 1 and 6 share their runs; those of table 2 are longer.
     runs = folder / ("table_2" if number == 2 else "ablations")
-    expect_writable(runs / "plan.json")
+    validate_writable(runs / "plan.json")
     configs = []
     for run in TABLES[number]:
         configs.append(runs / "configs" / f"{run.name}.flags")
@@ -65,10 +65,10 @@ def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
     """Writes a figure of the first seed's readers, and the numbers that it shows."""
     options = cli.data_options(values)
     data = load_dataset(plan.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
-    tokenised = tokenise(data, options.cache_dir, cli.to_stderr)
+    tokenized = tokenize_dataset(data, options.cache_dir, cli.to_stderr)
     runs = {config.stem: RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}") for config in plan.configs}
     judged = [judge(name, data, read_answers(run.predictions)) for name, run in runs.items()]
-    way = next(way for way in groupings(tokenised) if way.name == FIGURES[number])
+    way = next(way for way in groupings(tokenized) if way.name == FIGURES[number])
     rows = [row for row in score_groups(judged, [way]) if row["grouping"] == way.name]
     path = plan.folder.parent / f"figure_{number}.csv"
     write_text(path, csv_text(COLUMNS, rows))
@@ -77,7 +77,7 @@ def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
         return
     from fabir_tf.analysis.pictures import draw_scores
 
-    with replacing(path.with_suffix(".png")) as file:
+    with atomic_write(path.with_suffix(".png")) as file:
         file.write(draw_scores(way.title, rows))
 
 

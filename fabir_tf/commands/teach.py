@@ -11,10 +11,10 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.encoding import tokenise
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import expect_writable, naming
-from fabir_tf.pipelines.sources import load_dataset
+from fabir_tf.pipelines.files import named_errors, validate_writable
+from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 
 
 def define_flags() -> None:
@@ -28,7 +28,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the questions and writes the file."""
-    cli.expect_given(
+    cli.validate_given(
         values, run_dirs="the folders of trained runs", dataset="the questions", output="the file to write"
     )
     if not all(values.run_dirs):
@@ -37,16 +37,16 @@ def main(values: flags.FlagValues) -> None:
     output = Path(values.output).expanduser()
     if output.exists():
         raise UserError(f"--output={values.output} exists: name another file")
-    expect_writable(output)
-    from fabir_tf.reader import Reader
-    from fabir_tf.teaching import teach
+    validate_writable(output)
+    from fabir_tf.reading.reader import Reader
+    from fabir_tf.training.distillation import teach
 
     readers = [Reader.load(folder, values.max_passage, values.precision) for folder in values.run_dirs]
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "train", **options.tfds_folders, log=cli.to_stderr)
-    borders = teach(readers, tokenise(data, options.cache_dir, cli.to_stderr), cli.show_progress)
+    borders = teach(readers, tokenize_dataset(data, options.cache_dir, cli.to_stderr), cli.show_progress)
     borders.save(output)
-    with naming("standard output"):
+    with named_errors("standard output"):
         print(f"{output}: {len(borders.ids):,} of {len(data.questions):,} questions")
 
 

@@ -8,7 +8,7 @@ Settings come from the defaults (the paper's), then --config=FILE.json, then fla
 from absl import flags
 
 from fabir_tf.commands import cli
-from fabir_tf.training import train
+from fabir_tf.training.train import train
 
 
 def define_flags() -> None:
@@ -21,7 +21,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and trains."""
-    cli.expect_given(values, run_dir="the folder for everything that the run writes")
+    cli.validate_given(values, run_dir="the folder for everything that the run writes")
     model_config, training = cli.configurations(values, values.prepared)
     train(values.run_dir, model_config, training, cli.data_options(values, values.prepared), values.resume)
 

@@ -15,7 +15,7 @@ from fabir_tf.models.reader_config import ReaderConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class ModelSpec:
     """A model that can be built, trained, read with and exported.
 
     Attributes:
@@ -30,12 +30,12 @@ class Family:
 
 
 MODELS = {
-    "fabir": Family(FabirConfig, build_fabir, "attention alone, 1.4 M parameters (Correia et al. 2018)"),
-    "bidaf": Family(BidafConfig, build_bidaf, "recurrent networks, 2.6 M parameters (bi-att-flow, Seo et al. 2017)"),
-    "bidaf-porwal": Family(
+    "fabir": ModelSpec(FabirConfig, build_fabir, "attention alone, 1.4 M parameters (Correia et al. 2018)"),
+    "bidaf": ModelSpec(BidafConfig, build_bidaf, "recurrent networks, 2.6 M parameters (bi-att-flow, Seo et al. 2017)"),
+    "bidaf-porwal": ModelSpec(
         BidafPorwalConfig, build_bidaf_porwal, "wide recurrent networks, no characters, 18 M parameters (Porwal 2021)"
     ),
-    "bidaf-bologna": Family(
+    "bidaf-bologna": ModelSpec(
         BidafBolognaConfig, build_bidaf_bologna, "BiDAF and its variants 0 to 4 (Amorosa et al. 2021)"
     ),
 }

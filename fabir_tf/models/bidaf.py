@@ -20,13 +20,13 @@ class BidafConfig(CharacterReaderConfig):
 
     units: int = setting(100, "Features of the state of each recurrent network", low=1)
     modelling_layers: int = setting(2, "Recurrent layers after the attention flow", low=1)
-    keep: float = setting(
-        0.8, "Keep probability of characters and of what recurrent layers and borders read", low=0.05, high=1.0
+    dropout: float = setting(
+        0.2, "Dropout rate of character vectors and of the inputs of recurrent layers and heads", low=0.0, high=0.95
     )
 
     def __post_init__(self):
         super().__post_init__()
-        self.expect_characters()
+        self.validate_characters()
 
     @property
     def width(self) -> int:
@@ -43,20 +43,20 @@ def build_bidaf(config: BidafConfig) -> keras.Model:
         config.character_dim,
         config.character_kernel,
         config.character_filters,
-        dropout=1 - config.keep,
+        dropout=config.dropout,
         activation="relu",
         name="character_embedding",
     )
     join = keras.layers.Concatenate(name="word_and_characters")
     highway = layers.Highway(config.highway_layers, name="highway")
-    drop = layers.Dropout(1 - config.keep, name="drop")
+    drop = layers.Dropout(config.dropout, name="drop")
     contextual_encoder = layers.RecurrentEncoder(config.units, name="contextual_encoder")
     attention_flow = layers.AttentionFlow(name="attention_flow")
     modelling_encoders = [
         layers.RecurrentEncoder(config.units, name=f"modelling_encoder_{number}")
         for number in range(1, config.modelling_layers + 1)
     ]
-    selector = layers.StartConditionedSelector(config.units, dropout=1 - config.keep, name="selector")
+    selector = layers.StartConditionedSelector(config.units, dropout=config.dropout, name="selector")
 
     # === Functional model ===
     texts = text_inputs(config.max_word_characters)

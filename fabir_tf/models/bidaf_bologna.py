@@ -34,7 +34,7 @@ class BidafBolognaConfig(CharacterReaderConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.expect_characters()
+        self.validate_characters()
 
     @property
     def width(self) -> int:
@@ -62,7 +62,7 @@ def build_bidaf_bologna(config: BidafBolognaConfig) -> keras.Model:
     ]
     end_encoder = layers.RecurrentEncoder(config.units, name="end_encoder")
     beside = keras.layers.Concatenate(name="flow_and_modelled")
-    start_logits, end_logits = (layers.BorderLogits(dropout, name=name) for name in ("start", "end"))
+    start_logits, end_logits = (layers.TokenLogits(dropout, name=name) for name in ("start", "end"))
 
     # === Functional model ===
     texts = text_inputs(config.max_word_characters)

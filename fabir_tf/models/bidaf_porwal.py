@@ -39,7 +39,7 @@ def build_bidaf_porwal(config: BidafPorwalConfig) -> keras.Model:
         layers.RecurrentEncoder(config.units, name=f"modelling_encoder_{number}") for number in (1, 2)
     ]
     join = keras.layers.Concatenate(name="flow_and_modelled")
-    start_logits, end_logits = (layers.BorderLogits(name=name) for name in ("start", "end"))
+    start_logits, end_logits = (layers.TokenLogits(name=name) for name in ("start", "end"))
 
     # === Functional model ===
     texts = text_inputs(config.max_word_characters)

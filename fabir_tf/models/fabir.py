@@ -7,23 +7,23 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
-from fabir_tf.layers.exact_bias import Dense
-from fabir_tf.layers.initializers import GlorotUniform
+from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
 
 
 @dataclasses.dataclass(frozen=True)
 class FabirConfig(CharacterReaderConfig):
-    """FABIR's configuration; the defaults are the published model (thesis table 5) but for `cross_attention_start` and
-    `sublayer_start`.
+    """FABIR's configuration; the defaults are the published model (thesis table 5) but for `shared_query_key_init` and
+    `residual_init_scale`.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
     """
 
     min_frequency: float = setting(1e-4, "Lowest frequency of the position encoding", low=1e-9, high=1.0)
-    first_position: int = setting(500, "Number of the first position", low=0)
+    position_offset: int = setting(500, "Number of the first position", low=0)
     d_model: int = setting(100, "Features of a token after the reduction layer", low=4)
     num_heads: int = setting(4, "Heads of every attention", low=1)
     reduction: str = setting(
@@ -43,16 +43,15 @@ class FabirConfig(CharacterReaderConfig):
     attention_kernel: str = setting("1x5", "Kernel of convolutional attention as HxW, odd, or none")
     attention_depthwise: bool = setting(False, "One attention kernel per head instead of heads x heads of them")
     cross_attention: str = setting("column", "Axis of the cross-attention's softmax", choices=("column", "row"))
-    cross_attention_start: str = setting(
-        "matching",
-        "First weights of the cross-attention: matching (keys begin as the queries do and the kernel changes nothing, "
-        "so that alike words attract each other from the first step) or independent (the paper's)",
-        choices=("matching", "independent"),
+    shared_query_key_init: bool = setting(
+        True,
+        "Initialise the cross-attention's key projection as its query projection and its kernel as the identity, so that "
+        "equal words attend to each other from the first step; the paper initialises them independently",
     )
-    sublayer_start: float = setting(
+    residual_init_scale: float = setting(
         0.1,
-        "Factor of the first weights that write a sublayer's output, 1 in the paper: the smaller, the closer attention "
-        "and feedforwards begin to passing their input on, and the sooner they learn",
+        "Scale of the initial weights that write a sublayer's output; 1 in the paper. A small scale lets attention and "
+        "feed-forwards start close to the identity and learn sooner",
         low=0.0,
         high=1.0,
     )
@@ -65,19 +64,23 @@ class FabirConfig(CharacterReaderConfig):
     )
     selector_filters: int = setting(32, "Width between the selector's convolutions", low=1)
     selector_kernel: int = setting(9, "Tokens seen by each convolution of the selector", low=1)
-    word_keep: float = setting(
-        1.0,
-        "Keep probability of words in training; of the others the characters alone are read (not in the paper)",
-        low=0.05,
-        high=1.0,
+    word_dropout: float = setting(
+        0.0,
+        "Share of words whose vector is dropped in training, so that only their characters are read (not in the paper)",
+        low=0.0,
+        high=0.95,
     )
-    input_keep: float = setting(0.9, "Keep probability of embeddings and position encodings", low=0.05, high=1.0)
-    sublayer_keep: float = setting(0.9, "Keep probability of every sublayer's output", low=0.05, high=1.0)
-    attention_keep: float = setting(0.9, "Keep probability of attention weights", low=0.05, high=1.0)
-    selector_keep: float = setting(0.8, "Keep probability before each selector convolution", low=0.05, high=1.0)
-    character_keep: float = setting(0.75, "Keep probability of character vectors", low=0.05, high=1.0)
+    input_dropout: float = setting(0.1, "Dropout rate of embeddings and position encodings", low=0.0, high=0.95)
+    sublayer_dropout: float = setting(0.1, "Dropout rate of every sublayer's output", low=0.0, high=0.95)
+    attention_dropout: float = setting(0.1, "Dropout rate of attention weights", low=0.0, high=0.95)
+    selector_dropout: float = setting(0.2, "Dropout rate before each selector convolution", low=0.0, high=0.95)
+    character_dropout: float = setting(0.25, "Dropout rate of character vectors", low=0.0, high=0.95)
     dropout_amplification: float = setting(
-        2.0, "Power of the sublayer and attention keep probabilities in the reduction layer", low=0.0, high=10.0
+        2.0,
+        "In the reduction layer, the power that the keep probabilities (1 - rate) of sublayers and attention are raised "
+        "to",
+        low=0.0,
+        high=10.0,
     )
 
     def __post_init__(self):
@@ -89,11 +92,11 @@ class FabirConfig(CharacterReaderConfig):
         if self.attention_depthwise and self.attention_kernel == "none":
             raise ConfigError("attention_depthwise needs an attention_kernel, found attention_kernel='none'")
         if not self.character_filters:
-            self._expect_defaults("character_filters=0", "character_dim", "character_kernel", "character_keep")
+            self._validate_defaults("character_filters=0", "character_dim", "character_kernel", "character_dropout")
         if self.reduction == "matrix":
-            self._expect_defaults("reduction='matrix'", "reduction_hidden_dim", "dropout_amplification")
+            self._validate_defaults("reduction='matrix'", "reduction_hidden_dim", "dropout_amplification")
         if self.selector == "linear":
-            self._expect_defaults("selector='linear'", "selector_filters", "selector_kernel")
+            self._validate_defaults("selector='linear'", "selector_filters", "selector_kernel")
         if self.start_layer == "penultimate" and not self.num_layers:
             raise ConfigError("start_layer='penultimate' needs a processing layer, found num_layers=0")
         if self.interaction == "switching" and self.num_layers < 2:
@@ -105,7 +108,7 @@ class FabirConfig(CharacterReaderConfig):
             if value % self.num_heads or value % 2:
                 raise ConfigError(f"{name} must be even and a multiple of num_heads={self.num_heads}, found {value}")
 
-    def _expect_defaults(self, cause: str, *names: str) -> None:
+    def _validate_defaults(self, cause: str, *names: str) -> None:
         """Refuses settings that would be of no effect."""
         for name in names:
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
@@ -132,24 +135,24 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         "num_heads": config.num_heads,
         "kernel_size": config.attention_kernel_size,
         "depthwise": config.attention_depthwise,
-        "sublayer_start": config.sublayer_start,
+        "residual_init_scale": config.residual_init_scale,
     }
     interaction = attention | {
         "cross_softmax_axis": {"column": "query", "row": "key"}[config.cross_attention],
-        "cross_matching_start": config.cross_attention_start == "matching",
+        "shared_query_key_init": config.shared_query_key_init,
     }
 
     # === Layers ===
     word_embedding = layers.WordEmbedding(
         config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding"
     )
-    input_dropout = layers.Dropout(1 - config.input_keep, name="input_dropout")
+    input_dropout = layers.Dropout(config.input_dropout, name="input_dropout")
     highway = layers.Highway(config.highway_layers, name="highway")
     processing_layers = [
         layers.ProcessingLayer(
             hidden_dim=config.hidden_dim,
-            attention_dropout=1 - config.attention_keep,
-            dropout=1 - config.sublayer_keep,
+            attention_dropout=config.attention_dropout,
+            dropout=config.sublayer_dropout,
             name=f"processing_layer_{number}",
             **interaction,
         )
@@ -158,7 +161,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
 
     # === Functional model ===
     texts = text_inputs(config.max_word_characters)
-    if config.word_keep < 1:
+    if config.word_dropout:
         texts = _with_words_dropped(config, texts)
     words = {text: word_embedding(texts.words[text]) for text in TEXTS}
     if config.character_filters:
@@ -178,7 +181,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
 
 
 def _with_words_dropped(config: FabirConfig, texts: TextInputs) -> TextInputs:
-    dropout = layers.WordDropout(1 - config.word_keep, name="word_dropout")
+    dropout = layers.WordDropout(config.word_dropout, name="word_dropout")
     return texts._replace(words={text: dropout(texts.words[text]) for text in TEXTS})
 
 
@@ -188,7 +191,7 @@ def _with_characters(config: FabirConfig, words: dict, characters: dict) -> dict
         config.character_dim,
         config.character_kernel,
         config.character_filters,
-        dropout=1 - config.character_keep,
+        dropout=config.character_dropout,
         name="character_embedding",
     )
     join = keras.layers.Concatenate(name="word_and_characters")
@@ -197,14 +200,14 @@ def _with_characters(config: FabirConfig, words: dict, characters: dict) -> dict
 
 def _reduced_by_layer(config: FabirConfig, words: dict, masks: dict, attention: dict, interaction: dict) -> dict:
     wide_dropout = {
-        "attention_dropout": 1 - config.attention_keep**config.dropout_amplification,
-        "dropout": 1 - config.sublayer_keep**config.dropout_amplification,
+        "attention_dropout": 1 - (1 - config.attention_dropout) ** config.dropout_amplification,
+        "dropout": 1 - (1 - config.sublayer_dropout) ** config.dropout_amplification,
     }
     encoder = layers.DecoupledEncoder(
         config.d_model,
         config.min_frequency,
-        config.first_position,
-        encoding_dropout=1 - config.input_keep,
+        config.position_offset,
+        encoding_dropout=config.input_dropout,
         name="decoupled_encoder",
         **attention,
         **wide_dropout,
@@ -225,8 +228,8 @@ def _reduced_by_layer(config: FabirConfig, words: dict, masks: dict, attention: 
 def _reduced_by_matrix(config: FabirConfig, words: dict) -> dict:
     """One linear map on each word, and its position (thesis eq. 5.18)."""
     reduction = Dense(config.d_model, kernel_initializer=GlorotUniform(), name="reduction")
-    encode = layers.PositionEncoding(config.d_model, config.min_frequency, config.first_position, name="encode")
-    encoding_dropout = layers.Dropout(1 - config.input_keep, name="encoding_dropout")
+    encode = layers.PositionEncoding(config.d_model, config.min_frequency, config.position_offset, name="encode")
+    encoding_dropout = layers.Dropout(config.input_dropout, name="encoding_dropout")
     return {text: reduction(words[text]) + encoding_dropout(encode(words[text])) for text in TEXTS}
 
 
@@ -258,13 +261,13 @@ def _borders(config: FabirConfig, read: list[dict], passage_mask: keras.KerasTen
     """Start and end logits, from what each of the layers has read."""
     if config.start_layer == "last":
         return _selector(config, "selector")(read[-1]["passage"], passage_mask=passage_mask)
-    (start,) = _selector(config, "start_selector", borders=1)(read[-2]["passage"], passage_mask=passage_mask)
-    (end,) = _selector(config, "end_selector", borders=1)(read[-1]["passage"], passage_mask=passage_mask)
+    (start,) = _selector(config, "start_selector", num_outputs=1)(read[-2]["passage"], passage_mask=passage_mask)
+    (end,) = _selector(config, "end_selector", num_outputs=1)(read[-1]["passage"], passage_mask=passage_mask)
     return start, end
 
 
-def _selector(config: FabirConfig, name: str, borders: int = 2) -> keras.layers.Layer:
-    arguments = {"borders": borders, "dropout": 1 - config.selector_keep, "name": name}
+def _selector(config: FabirConfig, name: str, num_outputs: int = 2) -> keras.layers.Layer:
+    arguments = {"num_outputs": num_outputs, "dropout": config.selector_dropout, "name": name}
     if config.selector == "convolution":
         arguments |= {"filters": config.selector_filters, "kernel_size": config.selector_kernel}
     return layers.SELECTORS[config.selector](**arguments)

@@ -16,9 +16,9 @@ class ReaderConfig(Config):
         ConfigError: a value is out of its range.
     """
 
-    trainable_words: int = setting(50, "Rows of the trainable word table, UNK included", low=1, derived=True)
-    characters: int = setting(306, "Rows of the character table, UNK included", low=1, derived=True)
-    frozen_words: int = setting(400_000, "Rows of the frozen word table", low=0, derived=True)
+    trainable_words: int = setting(50, "Examples of the trainable word table, UNK included", low=1, derived=True)
+    characters: int = setting(306, "Examples of the character table, UNK included", low=1, derived=True)
+    frozen_words: int = setting(400_000, "Examples of the frozen word table", low=0, derived=True)
     word_dim: int = setting(100, "Length of a word vector", low=1)
     max_word_characters: int = setting(20, "Characters of a word that are read; the rest is cut", low=1)
     max_answer: int = setting(15, "Longest answer in tokens", low=1)
@@ -50,7 +50,7 @@ class CharacterReaderConfig(ReaderConfig):
     character_filters: int = setting(100, "Length of a word's vector made from its characters; 0 for none", low=0)
     highway_layers: int = setting(2, "Highway layers on each word's vector", low=0)
 
-    def expect_characters(self) -> None:
+    def validate_characters(self) -> None:
         """Refuses words without characters, for a model that has no such variant."""
         if not self.character_filters:
             raise ConfigError(f"character_filters must be at least 1 for {type(self).__name__}, found 0")

@@ -84,15 +84,15 @@ def highway(x, weights, depth):
     return x
 
 
-def position_encoding(length, dim, min_frequency, first_position):
+def position_encoding(length, dim, min_frequency, position_offset):
     """[sin(i f_1) ... sin(i f_{d/2}), cos(i f_1) ... cos(i f_{d/2})], f geometric from 1 down to min_frequency."""
     half = dim // 2
     encoding = np.zeros((length, dim))
     for i in range(length):
         for k in range(half):
             frequency = min_frequency ** (k / (half - 1))
-            encoding[i, k] = np.sin((first_position + i) * frequency)
-            encoding[i, half + k] = np.cos((first_position + i) * frequency)
+            encoding[i, k] = np.sin((position_offset + i) * frequency)
+            encoding[i, half + k] = np.cos((position_offset + i) * frequency)
     return encoding
 
 
@@ -194,11 +194,11 @@ def processing_layer(passage, question, passage_mask, question_mask, weights, nu
 
 
 def decoupled_encoder(
-    x, mask, weights, text, num_heads, output_dim, min_frequency=1e-4, first_position=500, encoding_scale=1.0
+    x, mask, weights, text, num_heads, output_dim, min_frequency=1e-4, position_offset=500, encoding_scale=1.0
 ):
     """Figure 2, with a norm on each result. `encoding_scale` 0 is the layer when all encodings are dropped."""
     wide, narrow = (
-        encoding_scale * position_encoding(x.shape[1], dim, min_frequency, first_position)[None]
+        encoding_scale * position_encoding(x.shape[1], dim, min_frequency, position_offset)[None]
         for dim in (x.shape[2], output_dim)
     )
     narrow = np.repeat(narrow, len(x), axis=0)
@@ -238,13 +238,13 @@ def convolutional_selector(passage, passage_mask, weights):
     """Thesis eq. 5.20; in both convolutions padding counts as the zeros outside the text."""
     real = passage_mask[..., None]
     hidden = relu(convolve_tokens(passage * real, part(weights, "hidden")))
-    logits = convolve_tokens(hidden * real, part(weights, "borders"))
+    logits = convolve_tokens(hidden * real, part(weights, "logits"))
     return logits[..., 0], logits[..., 1]
 
 
 def linear_selector(passage, weights):
     """Thesis eq. 5.19, one vector for the start and one for the end."""
-    logits = passage @ weights["borders/kernel"]
+    logits = passage @ weights["logits/kernel"]
     return logits[..., 0], logits[..., 1]
 
 
@@ -288,7 +288,7 @@ def fabir(inputs, weights, config):
             config["num_heads"],
             config["d_model"],
             config["min_frequency"],
-            config["first_position"],
+            config["position_offset"],
         )
         for text in ("passage", "question")
     ]

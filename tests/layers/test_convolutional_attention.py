@@ -87,8 +87,8 @@ def test_conformance(policy):
         "kernel_size": (3, 5),
         "depthwise": True,
         "softmax_axis": "query",
-        "matching_start": True,
-        "sublayer_start": 0.5,
+        "shared_query_key_init": True,
+        "residual_init_scale": 0.5,
         "dropout": 0.3,
     }
     inputs = cross_inputs(query_lengths=(7, 4, 0, 7, 0), key_lengths=(3, 5, 5, 0, 0))
@@ -252,7 +252,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 def test_a_matching_start_needs_like_features():
     with pytest.raises(ValueError, match=r"like features.*6 and 8"):
-        ConvolutionalAttention(2, matching_start=True).build((None, None, 6), (None, None, 8), (None, None, 8))
+        ConvolutionalAttention(2, shared_query_key_init=True).build((None, None, 6), (None, None, 8), (None, None, 8))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_kernels_start_as_xavier_says():
 
 
 def test_only_what_writes_the_output_starts_smaller():
-    layer = ConvolutionalAttention(num_heads=8, sublayer_start=0.1)
+    layer = ConvolutionalAttention(num_heads=8, residual_init_scale=0.1)
     layer.build(*[(None, None, 64)] * 3)
     weights = layer_testing.weights_of(layer)
     starts = {"query": 1.0, "key": 1.0, "value": 1.0, "output": 0.1}
@@ -290,7 +290,7 @@ def test_a_matching_start_makes_alike_tokens_attract_each_other(depthwise):
     x, mask = layer_testing.normal(1, 60, 64, seed=3), layer_testing.mask_of([60], 60)
     excess = {}
     for matching in (True, False):
-        layer = ConvolutionalAttention(4, (3, 5), depthwise, matching_start=matching)
+        layer = ConvolutionalAttention(4, (3, 5), depthwise, shared_query_key_init=matching)
         layer.build(*[(None, None, 64)] * 3)
         weights = layer_testing.weights_of(layer)
         assert (weights["query/kernel"] == weights["key/kernel"]).all() == matching
@@ -304,7 +304,7 @@ def test_a_matching_start_makes_alike_tokens_attract_each_other(depthwise):
 def test_a_matching_start_begins_without_a_convolution():
     inputs = cross_inputs(keys=QUERIES, key_lengths=(7, 4))
     plain = make(inputs, kernel_size=None)
-    convolved = ConvolutionalAttention(HEADS, (3, 5), matching_start=True)
+    convolved = ConvolutionalAttention(HEADS, (3, 5), shared_query_key_init=True)
     convolved(**inputs)
     weights = {layer_testing.name_of(weight, plain.name): weight for weight in plain.weights}
     for weight in convolved.weights:

@@ -27,7 +27,7 @@ def oracle(weights, passage, passage_mask):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    config = {"filters": FILTERS, "kernel_size": 7, "borders": 1, "dropout": 0.3}
+    config = {"filters": FILTERS, "kernel_size": 7, "num_outputs": 1, "dropout": 0.3}
     layer_testing.run_layer_test(ConvolutionalSelector, config, make_inputs((11, 7, 0)), policy, float32_outputs=True)
 
 
@@ -62,7 +62,7 @@ def test_dropout_falls_in_front_of_each_convolution():
     """With everything dropped the second convolution sees nothing: its bias is left, whatever the first one's."""
     inputs = make_inputs()
     layer = make(inputs, dropout=1.0)
-    bias = layer_testing.weights_of(layer)["borders/bias"]
+    bias = layer_testing.weights_of(layer)["logits/bias"]
     for logits, expected in zip(layer_testing.run(layer, inputs, training=True), bias, strict=True):
         np.testing.assert_allclose(logits[inputs["passage_mask"]], expected, rtol=1e-6)
     layer_testing.check_forward(layer, inputs, oracle, [inputs["passage_mask"]] * 2)

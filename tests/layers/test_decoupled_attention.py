@@ -37,7 +37,7 @@ variants = pytest.mark.parametrize(
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
     config = {"num_heads": HEADS, "kernel_size": (3, 5), "depthwise": True, "dropout": 0.3, "softmax_axis": "query"}
-    config |= {"matching_start": True, "sublayer_start": 0.5}
+    config |= {"shared_query_key_init": True, "residual_init_scale": 0.5}
     layer_testing.run_layer_test(DecoupledAttention, config, make_inputs((7, 4, 0)), policy)
 
 

@@ -10,7 +10,7 @@ from fabir_tf.layers import DecoupledEncoder
 
 HEADS, INPUT_DIM, OUTPUT_DIM, LENGTH = 2, 10, 6, 7
 # Small positions: those from 500 cost float32 three digits of a sine, see test_published_positions.
-POSITIONS = {"min_frequency": 0.01, "first_position": 2}
+POSITIONS = {"min_frequency": 0.01, "position_offset": 2}
 VARIANTS = [{}, {"kernel_size": None}, {"kernel_size": (3, 7), "depthwise": True}]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=["published", "plain", "depthwise"])
 texts = pytest.mark.parametrize("text", ["passage", "question"])
@@ -79,7 +79,7 @@ def test_conformance(policy):
         "num_heads": HEADS,
         "kernel_size": (3, 5),
         "depthwise": True,
-        "sublayer_start": 0.5,
+        "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }
@@ -100,7 +100,7 @@ def test_published_positions():
     """From 500, down to 1e-4: the defaults."""
     inputs = make_inputs()
     layer = layer_testing.built(PassageEncoder(OUTPUT_DIM, num_heads=HEADS), inputs)
-    oracle = oracle_of(min_frequency=1e-4, first_position=500)
+    oracle = oracle_of(min_frequency=1e-4, position_offset=500)
     layer_testing.check_forward(layer, inputs, oracle, real(inputs), tolerance=1e-3)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from layer_testing import check_forward, value_and_gradients
 
-from fabir_tf.layers.exact_bias import Conv1D, Conv2D, Dense
+from fabir_tf.layers.core.exact_bias import Conv1D, Conv2D, Dense
 
 # On JAX these tests have XLA optimise little; what it sums in bfloat16 is then coarser.
 TOLERANCE = {"tensorflow": 2**-8, "jax": 0.02}

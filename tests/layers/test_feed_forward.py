@@ -20,7 +20,7 @@ def layer():
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    layer_testing.run_layer_test(FeedForward, {"hidden_dim": 7, "sublayer_start": 0.5}, INPUTS, policy)
+    layer_testing.run_layer_test(FeedForward, {"hidden_dim": 7, "residual_init_scale": 0.5}, INPUTS, policy)
 
 
 def test_forward(layer):
@@ -52,7 +52,7 @@ def test_kernels_start_as_xavier_says():
 
 
 def test_only_what_writes_the_output_starts_smaller():
-    layer = FeedForward(hidden_dim=83, sublayer_start=0.1)
+    layer = FeedForward(hidden_dim=83, residual_init_scale=0.1)
     layer.build((None, None, 61))
     weights = layer_testing.weights_of(layer)
     for name, start in (("hidden/kernel", 1.0), ("output/kernel", 0.1)):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from fabir_tf.layers.initializers import GlorotUniform, StandardNormal
+from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 
 
 @pytest.mark.parametrize(("shape", "fans"), [((70, 130), 200), ((5, 30, 50), 400), ((1, 7, 20, 30), 350)])

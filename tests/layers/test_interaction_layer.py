@@ -42,8 +42,8 @@ def test_conformance(policy):
         "kernel_size": (3, 5),
         "depthwise": True,
         "cross_softmax_axis": "key",
-        "cross_matching_start": True,
-        "sublayer_start": 0.5,
+        "shared_query_key_init": True,
+        "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }

@@ -28,7 +28,7 @@ def oracle(weights, passage, passage_mask):
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
     layer_testing.run_layer_test(
-        LinearSelector, {"dropout": 0.3, "borders": 1}, make_inputs((7, 4, 0)), policy, float32_outputs=True
+        LinearSelector, {"dropout": 0.3, "num_outputs": 1}, make_inputs((7, 4, 0)), policy, float32_outputs=True
     )
 
 

@@ -7,7 +7,7 @@ import oracles
 import pytest
 from keras import ops
 
-from fabir_tf.layers import masking
+from fabir_tf.layers.core import masking
 
 LOWEST_LOGIT = -1e9
 

@@ -12,9 +12,9 @@ def encode(layer, length, batch=1):
     return layer_testing.run(layer, {"x": np.zeros((batch, length), "float32")})[0]
 
 
-def float32_rounding(length, dim, min_frequency, first_position):
+def float32_rounding(length, dim, min_frequency, position_offset):
     """What rounding a frequency and its product with the position can do to a sine, entry by entry."""
-    positions = first_position + np.arange(length)[:, None]
+    positions = position_offset + np.arange(length)[:, None]
     frequencies = np.geomspace(1.0, min_frequency, dim // 2)[None]
     angles = np.concatenate([positions * frequencies] * 2, axis=1)
     return 4 * angles * 2.0**-24 + 1e-6
@@ -22,25 +22,25 @@ def float32_rounding(length, dim, min_frequency, first_position):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    config = {"dim": 6, "min_frequency": 0.01, "first_position": 3}
+    config = {"dim": 6, "min_frequency": 0.01, "position_offset": 3}
     layer_testing.run_layer_test(PositionEncoding, config, {"x": layer_testing.normal(2, 5, 7, seed=1)}, policy)
 
 
 @pytest.mark.parametrize(
-    ("length", "dim", "min_frequency", "first_position"),
+    ("length", "dim", "min_frequency", "position_offset"),
     [(7, 10, 1e-4, 0), (11, 100, 1e-4, 500), (7, 200, 1e-3, 500), (3001, 6, 1e-4, 500), (5, 4, 0.5, 1), (1, 4, 1.0, 2)],
 )
-def test_forward(length, dim, min_frequency, first_position):
-    layer = PositionEncoding(dim, min_frequency, first_position)
-    expected = oracles.position_encoding(length, dim, min_frequency, first_position)
+def test_forward(length, dim, min_frequency, position_offset):
+    layer = PositionEncoding(dim, min_frequency, position_offset)
+    expected = oracles.position_encoding(length, dim, min_frequency, position_offset)
     error = np.abs(encode(layer, length)[0] - expected)
-    assert (error < float32_rounding(length, dim, min_frequency, first_position)).all()
+    assert (error < float32_rounding(length, dim, min_frequency, position_offset)).all()
 
 
 def test_by_hand():
     """Frequencies 1 and 0.01, positions 2 and 3."""
     expected = np.array([[2.0, 0.02], [3.0, 0.03]])
-    out = encode(PositionEncoding(4, min_frequency=0.01, first_position=2), 2)[0]
+    out = encode(PositionEncoding(4, min_frequency=0.01, position_offset=2), 2)[0]
     np.testing.assert_allclose(out, np.concatenate([np.sin(expected), np.cos(expected)], axis=1), atol=1e-6)
 
 

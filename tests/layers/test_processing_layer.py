@@ -52,8 +52,8 @@ def test_conformance(policy):
         "kernel_size": (3, 5),
         "depthwise": True,
         "cross_softmax_axis": "key",
-        "cross_matching_start": True,
-        "sublayer_start": 0.5,
+        "shared_query_key_init": True,
+        "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
     }
@@ -64,7 +64,7 @@ def test_conformance(policy):
 @variants
 def test_begun_at_0_every_sublayer_passes_its_input_on(variant):
     inputs = make_inputs()
-    layer = ProcessingLayer(num_heads=HEADS, hidden_dim=HIDDEN, sublayer_start=0.0, **variant)
+    layer = ProcessingLayer(num_heads=HEADS, hidden_dim=HIDDEN, residual_init_scale=0.0, **variant)
     layer(**layer_testing.symbols_of(inputs))
     norm = {"gain": np.ones(FEATURES), "bias": np.zeros(FEATURES)}
     outputs = layer_testing.run(layer, inputs)

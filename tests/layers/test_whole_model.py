@@ -7,7 +7,7 @@ import oracles
 import pytest
 
 import fabir_tf
-from fabir_tf.precision import dtype_policy
+from fabir_tf.models.precision import dtype_policy
 
 SMALL = {
     "trainable_words": 3,
@@ -18,7 +18,7 @@ SMALL = {
     "character_kernel": 3,
     "character_filters": 4,
     "max_word_characters": 5,
-    "first_position": 2,
+    "position_offset": 2,
     "min_frequency": 0.01,
     "d_model": 8,
     "num_heads": 2,
@@ -170,7 +170,7 @@ def test_logits_are_float32_in_mixed_precision(policy):
 def test_it_learns_and_is_saved(tmp_path):
     """Two examples by heart, beside a row of padding alone, in compiled steps with loss scaling; then from a file."""
     keras.utils.set_random_seed(7)
-    keep = ("input_keep", "sublayer_keep", "attention_keep", "selector_keep", "character_keep")
+    keep = ("input_dropout", "sublayer_dropout", "attention_dropout", "selector_dropout", "character_dropout")
     config = SMALL | {"num_layers": 0, "selector_filters": 16} | dict.fromkeys(keep, 1.0)
     inputs = make_inputs([11, 9, 0], [3, 5, 0])
     targets = {"start_logits": np.array([7, 2, 0]), "end_logits": np.array([9, 3, 0])}

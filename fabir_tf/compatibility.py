@@ -1,0 +1,179 @@
+"""What version 0.1 wrote, read by this version: settings, flags, layers, weights and folders.
+
+This is the only module that knows the names of 0.1.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from fabir_tf import layers
+from fabir_tf.layers.core import initializers
+
+
+class _Renamed(NamedTuple):
+    """A setting's new name, and how its old value becomes the new one."""
+
+    name: str
+    convert: Callable[[Any], Any] = lambda value: value
+
+
+def _keep_to_dropout(keep: float) -> float:
+    # Rounded, because 1 - 0.9 is 0.09999999999999998.
+    return round(1 - keep, 12)
+
+
+_SETTINGS = {
+    "word_keep": _Renamed("word_dropout", _keep_to_dropout),
+    "input_keep": _Renamed("input_dropout", _keep_to_dropout),
+    "sublayer_keep": _Renamed("sublayer_dropout", _keep_to_dropout),
+    "attention_keep": _Renamed("attention_dropout", _keep_to_dropout),
+    "selector_keep": _Renamed("selector_dropout", _keep_to_dropout),
+    "character_keep": _Renamed("character_dropout", _keep_to_dropout),
+    "keep": _Renamed("dropout", _keep_to_dropout),
+    "cross_attention_start": _Renamed("shared_query_key_init", lambda value: value == "matching"),
+    "sublayer_start": _Renamed("residual_init_scale"),
+    "first_position": _Renamed("position_offset"),
+    "length_groups": _Renamed("length_buckets"),
+    "cooldown_epochs": _Renamed("linear_decay_epochs"),
+    "smoothing_amount": _Renamed("label_smoothing"),
+    "teacher_share": _Renamed("distillation_weight"),
+}
+_FLAG = re.compile(r"--?(?:no)?(\w+)(?:=(.*))?", re.DOTALL)
+
+
+def translate_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives settings of 0.1 their new names and values; other settings stay as they are.
+
+    Args:
+        values: settings by name, of a model or of a training.
+
+    Returns:
+        The settings by their new names.
+    """
+    translated = {}
+    for name, value in values.items():
+        new = _SETTINGS.get(name, _Renamed(name))
+        try:
+            translated[new.name] = new.convert(value)
+        except TypeError:
+            # A value of the wrong type is reported by the configuration, which knows what it expected.
+            translated[new.name] = value
+    return translated
+
+
+def renamed_flag_error(arguments: Sequence[str]) -> str:
+    """Finds a flag of 0.1 in a command line.
+
+    Args:
+        arguments: the command line, or the lines of a flag file.
+
+    Returns:
+        A sentence that names the new flag and the value to give it, or "" if there is no old flag.
+    """
+    for argument in arguments:
+        found = _FLAG.fullmatch(argument.strip())
+        if found and found[1] in _SETTINGS:
+            new = _SETTINGS[found[1]]
+            return f"--{found[1]} was renamed in version 0.2: use {_new_flag(new, found[2])} instead"
+    return ""
+
+
+def _new_flag(new: _Renamed, text: str | None) -> str:
+    if text is None:
+        return f"--{new.name}"
+    if new.name == "shared_query_key_init":
+        return f"--{new.name}={str(new.convert(text)).lower()}"
+    try:
+        return f"--{new.name}={new.convert(float(text)):g}" if new.convert is _keep_to_dropout else f"--{new.name}={text}"
+    except ValueError:
+        return f"--{new.name}"
+
+
+# === Layers in .keras files ===
+
+_ARGUMENTS = {
+    "sublayer_start": "residual_init_scale",
+    "matching_start": "shared_query_key_init",
+    "cross_matching_start": "shared_query_key_init",
+    "first_position": "position_offset",
+    "borders": "num_outputs",
+}
+
+
+class _OldSelector:
+    """A selector whose weights a `.keras` file of 0.1 holds under the name `borders`."""
+
+    @property
+    def borders(self) -> keras.layers.Layer:
+        """The layer that is called `logits` now."""
+        return self.logits
+
+
+# Keras finds a layer's weights by the name of its class, so these classes keep the names of 0.1.
+class ConvolutionalSelector(_OldSelector, layers.ConvolutionalSelector):
+    """The layer of this name, with the attributes that it had in 0.1."""
+
+
+class LinearSelector(_OldSelector, layers.LinearSelector):
+    """The layer of this name, with the attributes that it had in 0.1."""
+
+
+class BorderLogits(layers.TokenLogits):
+    """`TokenLogits`, under the name that it had in 0.1."""
+
+
+class _OldClass:
+    """Stands for a class in Keras' registry and translates the arguments that 0.1 wrote."""
+
+    def __init__(self, new: type):
+        self._new = new
+
+    def from_config(self, config: dict[str, Any]):
+        """Makes the object from a configuration of 0.1."""
+        return self._new.from_config({_ARGUMENTS.get(name, name): value for name, value in config.items()})
+
+
+def register_old_layers() -> None:
+    """Lets Keras load the `.keras` files of 0.1, whose layers are registered under `fabir_tf>` and their old names."""
+    registry = keras.saving.get_custom_objects()
+    classes = {name: getattr(layers, name) for name in layers.__all__ if isinstance(getattr(layers, name), type)}
+    classes |= {name: getattr(initializers, name) for name in ("GlorotUniform", "StandardNormal")}
+    classes |= {cls.__name__: cls for cls in (ConvolutionalSelector, LinearSelector, BorderLogits)}
+    for name, cls in classes.items():
+        registry[f"fabir_tf>{name}"] = _OldClass(cls)
+
+
+# === Weights in .npz files ===
+
+_NUMBERED = re.compile(r"model/(\d+)/(.+)")
+_GENERATOR = "seed_generator_state"
+
+
+def weights_by_path(arrays: Mapping[str, np.ndarray], paths: Sequence[str]) -> dict[str, np.ndarray]:
+    """Names the weights of a checkpoint of 0.1, which numbered them in the order of the model.
+
+    Args:
+        arrays: the checkpoint's arrays by name.
+        paths: the paths of the model's weights, in the model's order.
+
+    Returns:
+        The weights by path. Where the checkpoint has another number of weights than the model, or they have other
+        names, the names of 0.1 stay, which fit no weight.
+    """
+    numbered = {}
+    for name, array in arrays.items():
+        found = _NUMBERED.fullmatch(name)
+        if found and found[2] != _GENERATOR:
+            numbered[int(found[1])] = (found[2], array)
+    old = [numbered[number] for number in sorted(numbered)]
+    if [name for name, _ in old] != [_old_name(path) for path in paths]:
+        return {f"{name} (number {number} of version 0.1)": array for number, (name, array) in enumerate(old)}
+    return {path: array for path, (_, array) in zip(paths, old, strict=True)}
+
+
+def _old_name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,232 @@
+"""A set of configurations trained on the same data with the same seeds, and the table that sets them side by side."""
+
+import csv
+import dataclasses
+import json
+import math
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import atomic_write, csv_text, write_text
+from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.reading.run_directory import RunDirectory
+
+# What a flag file says of published scores, in a comment.
+_PUBLISHED = re.compile(r"F1 (\d+\.\d+), EM (\d+\.\d+)")
+# Flags that scoring needs as training does.
+DATA_FLAGS = ("cache_dir", "tfds_data_dir", "tfds_manual_dir")
+METRICS = ("parameters", "training", "inference", "epochs", "minutes", "exact_match", "f1")
+SPREADS = ("exact_match_spread", "f1_spread")
+PUBLISHED = ("published_exact_match", "published_f1")
+COLUMNS = ("configuration", "seeds", *METRICS, *SPREADS, *PUBLISHED)
+RUN_COLUMNS = ("configuration", "seed", *METRICS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is compared.
+
+    Attributes:
+        configs: flag files of `fabir-train`, one per row of the table.
+        seeds: each configuration is trained once with each of them.
+        flags: what every run is given besides, as `--name=value`.
+        dataset: what the trained readers are scored on.
+        folder: where everything is written.
+    """
+
+    configs: tuple[Path, ...]
+    seeds: tuple[int, ...]
+    flags: tuple[str, ...]
+    dataset: str
+    folder: Path
+
+
+def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
+    """Trains and scores what has not been yet, and writes the table after every run.
+
+    Args:
+        plan: what is compared; with the same plan, an interrupted comparison goes on where it was.
+        log: told what happens.
+
+    Returns:
+        The rows of the table, by `COLUMNS`.
+
+    Raises:
+        UserError: a run failed, or the folder holds another comparison.
+    """
+    _check_plan(plan)
+    found: dict[Path, list[dict]] = {config: [] for config in plan.configs}
+    # Seed after seed, so that the table is whole, if coarse, as early as can be.
+    for seed in plan.seeds:
+        for config in plan.configs:
+            log(f"== {config.stem}, seed {seed}")
+            found[config].append(_run(plan, config, seed))
+            rows = [_row(path, results) for path, results in found.items() if results]
+            _write_tables(plan.folder, rows)
+            runs = [{"configuration": path.stem} | run for path, results in found.items() for run in results]
+            write_text(plan.folder / "runs.csv", csv_text(RUN_COLUMNS, runs))
+    log(as_markdown(rows))
+    if has_pictures():
+        _draw(plan.folder / "comparison.png", rows)
+    else:
+        log(NO_PICTURES)
+    return rows
+
+
+def _check_plan(plan: Plan) -> None:
+    """Refuses to mix two comparisons in one folder; more seeds and more configurations are the same one."""
+    path = plan.folder / "plan.json"
+    asked = {"flags": list(plan.flags), "dataset": plan.dataset}
+    if not path.exists():
+        write_text(path, json.dumps(asked, indent=2) + "\n")
+        return
+    recorded = read_json(path)
+    if recorded != asked:
+        raise UserError(f"{path}: found a comparison with {recorded}, expected {asked}: name another --output")
+
+
+def _run(plan: Plan, config: Path, seed: int) -> dict:
+    """One run's figures, trained and scored unless that was done before."""
+    run = RunDirectory(plan.folder / config.stem / f"seed_{seed}")
+    report, settings = run.path / "report.json", run.path / "settings.flags"
+    text = config.read_text(encoding="utf-8")
+    if run.is_started and settings.exists() and settings.read_text(encoding="utf-8") != text:
+        raise UserError(f"{config}: found other flags than {settings} began with: name another --output")
+    if not report.exists():
+        write_text(settings, text)
+        flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}", "--resume"]
+        _command("train", flags, config)
+        flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
+        _command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
+    scores, history = read_json(report), _history(run)
+    seconds = sum(float(row["seconds"]) for row in history)
+    epochs = len(history) - 1
+    return {
+        "seed": seed,
+        "parameters": _parameters(run),
+        "training": _trained(run, history) / seconds if seconds else 0.0,
+        "inference": scores["questions_per_second"],
+        "epochs": epochs,
+        "minutes": seconds / 60,
+        "exact_match": scores["exact_match"],
+        "f1": scores["f1"],
+    }
+
+
+def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
+    """Questions trained on, over all epochs; the last one may have ended early."""
+    counts = read_json(run.coverage)["train"]["counts"]
+    batch_size = run.read_config()["training"]["batch_size"]
+    in_full = (sum(counts.values()) - counts["dropped"]) * (len(history) - 1)
+    return min(in_full, int(history[-1]["step"]) * batch_size)
+
+
+def _command(name: str, flags: Sequence[str], config: Path) -> None:
+    # A process of its own: precision, memory and random numbers of one run are nothing to the next.
+    done = subprocess.run([sys.executable, "-m", f"fabir_tf.commands.{name}", *flags], check=False)
+    if done.returncode == 130:
+        raise KeyboardInterrupt
+    if done.returncode:
+        raise UserError(f"{config}: fabir-{name} ended with status {done.returncode}, as told above")
+
+
+def _reading_flags(flags: Sequence[str]) -> list[str]:
+    return [flag for flag in flags if flag.removeprefix("--").split("=")[0] in DATA_FLAGS]
+
+
+def _history(run: RunDirectory) -> list[dict]:
+    with run.history.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _parameters(run: RunDirectory) -> int:
+    """Trainable parameters."""
+    from fabir_tf.models import build_model
+
+    # The frozen table counts nothing, and may be large.
+    model = build_model(run.read_model_config().replace(frozen_words=0))
+    return sum(math.prod(weight.shape) for weight in model.trainable_weights)
+
+
+def _row(config: Path, results: Sequence[dict]) -> dict:
+    published = _PUBLISHED.search(config.read_text(encoding="utf-8"))
+    row = {"configuration": config.stem, "seeds": len(results)}
+    row |= {name: statistics.mean(result[name] for result in results) for name in METRICS}
+    for name in ("exact_match", "f1"):
+        values = [result[name] for result in results]
+        row[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
+    row |= dict.fromkeys(PUBLISHED)
+    if published:
+        row |= {"published_f1": float(published[1]), "published_exact_match": float(published[2])}
+    return row
+
+
+def _write_tables(folder: Path, rows: Sequence[dict]) -> None:
+    write_text(folder / "comparison.csv", csv_text(COLUMNS, rows))
+    write_text(folder / "comparison.md", as_markdown(rows) + "\n")
+
+
+def _draw(path: Path, rows: Sequence[dict]) -> None:
+    """F1 and speed of each configuration, with the spread over seeds and the published F1 where there are such."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.2 + 0.4 * len(rows)), layout="constrained")
+    scores, speeds = figure.subplots(1, 2, sharey=True)
+    names = [row["configuration"] for row in rows]
+    scores.barh(names, [row["f1"] for row in rows], xerr=[row["f1_spread"] or 0.0 for row in rows])
+    published = [(row["published_f1"], row["configuration"]) for row in rows if row["published_f1"]]
+    if published:
+        scores.scatter(*zip(*published, strict=True), marker="|", s=200, color="black", label="published", zorder=3)
+        scores.legend()
+    scores.set_xlabel("F1")
+    scores.invert_yaxis()
+    for place, name in enumerate(("training", "inference")):
+        height = 0.4
+        places = [number + (place - 0.5) * height for number in range(len(rows))]
+        speeds.barh(places, [row[name] for row in rows], height, label=name)
+    speeds.set_xlabel("questions/s")
+    speeds.legend()
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png", dpi=120)
+
+
+def as_markdown(rows: Sequence[dict]) -> str:
+    """The table for people.
+
+    Args:
+        rows: from `compare`.
+    """
+    speeds = ("training, questions/s", "inference, questions/s")
+    head = ("", "seeds", "parameters", *speeds, "epochs", "minutes", "EM", "F1", "published EM, F1")
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row in rows:
+        published = f"{row['published_exact_match']}, {row['published_f1']}" if row["published_f1"] else ""
+        cells = [
+            row["configuration"],
+            row["seeds"],
+            f"{row['parameters']:,.0f}",
+            f"{row['training']:,.0f}",
+            f"{row['inference']:,.0f}",
+            f"{row['epochs']:.0f}",
+            f"{row['minutes']:.1f}",
+            _with_spread(row, "exact_match"),
+            _with_spread(row, "f1"),
+            published,
+        ]
+        lines.append(_line(cells))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def _with_spread(row: dict, name: str) -> str:
+    spread = row[f"{name}_spread"]
+    return f"{row[name]:.2f}" + ("" if spread is None else f" ± {spread:.2f}")

@@ -1,0 +1,250 @@
+import keras
+from keras import ops
+
+from fabir_tf.layers.core.dropout import Dropout
+from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.initializers import GlorotUniform
+from fabir_tf.layers.core.masking import masked_softmax, zero_padding
+from fabir_tf.layers.core.per_token import per_token
+
+# A part of the logits' scale, a power of two, so that nothing is rounded.
+_PRODUCT_SCALE = 0.5
+
+
+def _swapped(x):
+    return ops.transpose(x, (0, 1, 3, 2))
+
+
+def _product(one, other):
+    # Scaled behind the product, because TensorFlow makes one operation of product, factor and the mask's sum.
+    return ops.matmul(one, _swapped(other)) * _PRODUCT_SCALE
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class ConvolutionalAttention(keras.layers.Layer):
+    """Multi-head attention whose logits are convolved across neighbouring tokens and across heads.
+
+        logits_i = (U W_U,i) (K W_K,i)^T
+        att_i    = softmax( Conv(logits, H)_i / sqrt(d_head) ) V W_V,i
+        att      = [att_1; ...; att_heads] W_O
+
+    `U`, `K`, `V` are `queries`, `keys`, `values`; `H` is one `h x w x heads x heads` kernel, h along the query axis and
+    w along the key axis, SAME, without bias. The paper's eq. 12 leaves the division by sqrt(d_head) unsaid. The
+    projections have biases.
+
+    The work is split in three steps, so that a variant overrides one: `score`, `weigh`, `apply_weights`.
+
+    Masking: explicit, `query_mask` and `key_mask`. Logits of padding enter the convolution as 0 and the softmax as
+    minus infinity; a padded row or column has weight exactly 0.
+
+    Args:
+        num_heads: heads; must divide the queries' features.
+        kernel_size: `(h, w)`, both odd, or None for plain multi-head attention.
+        depthwise: one `h x w` kernel per head instead of `heads x heads` of them.
+        softmax_axis: "key": each query's weights sum to 1 over the keys (row-wise). "query": each key distributes one
+            unit of weight over the queries (column-wise).
+        shared_query_key_init: alike tokens attract each other from the first step: the keys' projection begins with the
+            values of the queries' (each is Xavier's by itself), and the kernel as one that changes nothing. Begun
+            apart, as published, the two projections have to find each other first. Needs queries and keys of like
+            features.
+        residual_init_scale: factor of W_O's first values: the smaller, the closer to 0 the output begins.
+        dropout: share of the weights dropped in training.
+
+    Call arguments:
+        queries: float tensor `(batch, queries, features)`.
+        keys: float tensor `(batch, keys, features)`.
+        values: float tensor `(batch, keys, value_features)`.
+        query_mask: boolean tensor `(batch, queries)`, true on real tokens.
+        key_mask: boolean tensor `(batch, keys)`.
+
+    Returns:
+        Float tensor `(batch, queries, value_features)`.
+
+    Raises:
+        ValueError: an even kernel, an unknown `softmax_axis`, features that the heads do not divide, or, with
+            `shared_query_key_init`, queries and keys of different features.
+
+    Example:
+        >>> attention = ConvolutionalAttention(num_heads=4, softmax_axis="query")
+        >>> attention(passage, question, question, passage_mask, question_mask).shape
+        (75, 140, 100)
+
+    Reference: FABIR eq. 12 and section III-D2; thesis eq. 5.14.
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 4,
+        kernel_size: tuple[int, int] | None = (1, 5),
+        depthwise: bool = False,
+        softmax_axis: str = "key",
+        shared_query_key_init: bool = False,
+        residual_init_scale: float = 1.0,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if kernel_size is not None and (len(kernel_size) != 2 or any(size % 2 == 0 for size in kernel_size)):
+            raise ValueError(f"kernel_size must be two odd numbers or None. Received: kernel_size={kernel_size}")
+        if softmax_axis not in ("key", "query"):
+            raise ValueError(f"softmax_axis must be 'key' or 'query'. Received: softmax_axis={softmax_axis!r}")
+        self.num_heads = num_heads
+        self.kernel_size = None if kernel_size is None else tuple(kernel_size)
+        self.depthwise = depthwise
+        self.softmax_axis = softmax_axis
+        self.shared_query_key_init = shared_query_key_init
+        self.residual_init_scale = residual_init_scale
+        self.dropout = dropout
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
+
+    def build(self, queries_shape, keys_shape, values_shape):
+        features, value_features = queries_shape[-1], values_shape[-1]
+        if features % self.num_heads or value_features % self.num_heads:
+            raise ValueError(
+                f"num_heads must divide the features of queries and values. Received: num_heads={self.num_heads}, "
+                f"features {features} and {value_features}"
+            )
+        if self.shared_query_key_init and keys_shape[-1] != features:
+            raise ValueError(
+                "shared_query_key_init needs queries and keys of like features. "
+                f"Received: features {features} and {keys_shape[-1]}"
+            )
+        self.head_dim = features // self.num_heads
+        # An initializer gives the same values each time that it is called.
+        initializer = GlorotUniform()
+        self.query_map = self._dense("query", queries_shape, features, initializer)
+        self.key_map = self._dense("key", keys_shape, features, initializer if self.shared_query_key_init else None)
+        self.value_map = self._dense("value", values_shape, value_features)
+        self.output_map = self._output_map("output", values_shape)
+        if self.kernel_size is not None:
+            outputs = 1 if self.depthwise else self.num_heads
+            self.kernel = self.add_weight(
+                name="kernel",
+                shape=(*self.kernel_size, self.num_heads, outputs),
+                initializer=self._identity_kernel if self.shared_query_key_init else GlorotUniform(),
+            )
+
+    def call(self, queries, keys, values, query_mask, key_mask, training=None):
+        weights = self.weigh(queries, keys, query_mask, key_mask, training)
+        weights = self.drop(weights, training=training)
+        values = per_token(self.value_map, values)
+        return per_token(self.output_map, self.apply_weights(weights, values, query_mask, key_mask))
+
+    def score(self, queries, keys, query_mask, key_mask, training=None):
+        """Convolved and scaled logits, the axis of the softmax last, as in `weigh`."""
+        # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
+        keys = zero_padding(per_token(self.key_map, keys), key_mask)
+        queries = per_token(self.query_map, queries) * (1 / (self.head_dim**0.5 * _PRODUCT_SCALE))
+        # A query is looked at together with others by a kernel of several rows and by a softmax over the queries.
+        if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
+            queries = zero_padding(queries, query_mask)
+        return self._convolved_logits(queries, keys, training)
+
+    def weigh(self, queries, keys, query_mask, key_mask, training=None):
+        """Softmax of the logits, 0 on the padding of the axis that it runs over, which is the last one.
+
+        `(batch, heads, queries, keys)`, or `(batch, heads, keys, queries)` where `softmax_axis` is "query".
+        """
+        logits = self.score(queries, keys, query_mask, key_mask, training)
+        mask = key_mask if self.softmax_axis == "key" else query_mask
+        return ops.cast(masked_softmax(logits, mask[:, None, None]), self.compute_dtype)
+
+    def apply_weights(self, weights, values, query_mask, key_mask):
+        """Each head's weighted sum of its part of `values`, the heads side by side.
+
+        Padding on the axis that the softmax does not run over is taken out here, and all where a text is nothing else.
+        """
+        if self.softmax_axis == "key":
+            mixed = self._mix(weights, values)
+            return zero_padding(mixed, ops.logical_and(query_mask, ops.any(key_mask, axis=1, keepdims=True)))
+        values = zero_padding(values, ops.logical_and(key_mask, ops.any(query_mask, axis=1, keepdims=True)))
+        return self._mix(_swapped(weights), values)
+
+    def _mix(self, weights, values):
+        mixed = ops.transpose(ops.matmul(weights, self._split_heads(values)), (0, 2, 1, 3))
+        return ops.reshape(mixed, (*ops.shape(mixed)[:2], values.shape[-1]))
+
+    def _convolved_logits(self, queries, keys, training):
+        if self.kernel_size is None or self.kernel_size[0] > 1:
+            logits = _product(self._split_heads(queries), self._split_heads(keys))
+            logits = logits if self.kernel_size is None else self._convolve(logits)
+            return logits if self.softmax_axis == "key" else _swapped(logits)
+        if self.depthwise:
+            queries, keys = self._split_heads(queries), self._split_heads(self._convolved_keys(keys, self.kernel))
+        else:
+            queries, keys = queries[:, None], self._mixed_keys(keys, training)
+        one, other = (queries, keys) if self.softmax_axis == "key" else (keys, queries)
+        return _product(one, other)
+
+    def _mixed_keys(self, keys, training):
+        """Keys that give the convolved logits, `(batch, heads, keys, features)`, all features for each head.
+
+        A kernel of one row is linear along the keys, so it can be applied to them instead of to the logits, which are
+        many more: conv(U K^T)_g = U K_g^T with K_g[j] = concat_h sum_t H[t, h, g] K_h[j + t - w // 2].
+        """
+        if training:
+            return self._mixed_keys_as_one_convolution(keys)
+        return ops.stack(
+            [self._convolved_keys(keys, self.kernel[..., g : g + 1]) for g in range(self.num_heads)], axis=1
+        )
+
+    def _mixed_keys_as_one_convolution(self, keys):
+        """The same, slower by itself and faster with its gradient, which a depthwise convolution is slow in."""
+        batch, length = ops.shape(keys)[:2]
+        heads = self.num_heads
+        # (width, 1, heads h, heads g, heads h): the part of head h goes into the keys of every head g, at its place h.
+        kernel = ops.cast(self.kernel[0], keys.dtype)[:, None, :, :, None] * ops.eye(heads, dtype=keys.dtype)[:, None]
+        kernel = ops.reshape(kernel, (self.kernel_size[1], 1, heads, heads * heads))
+        # (batch, keys, head_dim, heads)
+        keys = ops.transpose(ops.reshape(keys, (batch, length, heads, self.head_dim)), (0, 1, 3, 2))
+        mixed = ops.conv(keys, kernel, strides=1, padding="same", data_format="channels_last")
+        mixed = ops.reshape(mixed, (batch, length, self.head_dim, heads, heads))
+        return ops.reshape(ops.transpose(mixed, (0, 3, 1, 4, 2)), (batch, heads, length, heads * self.head_dim))
+
+    def _convolved_keys(self, keys, kernel):
+        """Keys convolved along the text, the features of a head all with its `1 x w` kernel."""
+        features = ops.repeat(ops.cast(kernel[0], keys.dtype), self.head_dim, axis=1)
+        return ops.depthwise_conv(keys, features, strides=1, padding="same", data_format="channels_last")
+
+    def _convolve(self, logits):
+        # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel has.
+        logits = ops.transpose(logits, (0, 2, 3, 1))
+        convolve = ops.depthwise_conv if self.depthwise else ops.conv
+        kernel = ops.cast(self.kernel, logits.dtype)
+        logits = convolve(logits, kernel, strides=1, padding="same", data_format="channels_last")
+        return ops.transpose(logits, (0, 3, 1, 2))
+
+    def _split_heads(self, x):
+        """`(batch, length, features)` -> `(batch, heads, length, features / heads)`."""
+        batch, length = ops.shape(x)[:2]
+        heads = ops.reshape(x, (batch, length, self.num_heads, x.shape[-1] // self.num_heads))
+        return ops.transpose(heads, (0, 2, 1, 3))
+
+    def _identity_kernel(self, shape, dtype=None):
+        height, width, heads, _ = shape
+        centre = ops.ones((heads, 1), dtype) if self.depthwise else ops.eye(heads, dtype=dtype)
+        borders = [(size // 2, size // 2) for size in (height, width)]
+        return ops.pad(centre[None, None], (*borders, (0, 0), (0, 0)))
+
+    def _output_map(self, name, values_shape):
+        return self._dense(name, values_shape, values_shape[-1], GlorotUniform(gain=self.residual_init_scale))
+
+    def _dense(self, name, input_shape, units, initializer=None):
+        initializer = initializer or GlorotUniform()
+        dense = Dense(units, kernel_initializer=initializer, name=name, dtype=self.dtype_policy)
+        dense.build(input_shape)
+        return dense
+
+    def compute_output_shape(self, queries_shape, keys_shape, values_shape):
+        return (*queries_shape[:-1], values_shape[-1])
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "kernel_size": self.kernel_size,
+            "depthwise": self.depthwise,
+            "softmax_axis": self.softmax_axis,
+            "shared_query_key_init": self.shared_query_key_init,
+            "residual_init_scale": self.residual_init_scale,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,54 @@
+"""First weights drawn by NumPy: one seed gives the same model on every Keras backend."""
+
+import math
+
+import keras
+import numpy as np
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class GlorotUniform(keras.initializers.GlorotUniform):
+    """Xavier's uniform distribution, between -limit and limit.
+
+        limit = gain * sqrt(6 / (fan_in + fan_out))
+
+    Both fans of a convolution's kernel, `(..., in, out)`, count each of its places.
+
+    Args:
+        seed: of the numbers; the same each time that the initializer is called.
+        gain: factor of all numbers.
+        **kwargs: Keras' own, of some versions, as they are written in a saved model.
+
+    Reference: Glorot and Bengio 2010; thesis section 5.6.3.
+    """
+
+    def __init__(self, seed: int | None = None, gain: float = 1.0, **kwargs):
+        super().__init__(seed, **kwargs)
+        self.gain = gain
+
+    def __call__(self, shape, dtype=None):
+        limit = self.gain * math.sqrt(6 / (math.prod(shape[:-2]) * (shape[-2] + shape[-1])))
+        return np.random.default_rng(self.seed).uniform(-limit, limit, shape).astype("float32")
+
+    def get_config(self):
+        return super().get_config() | {"gain": self.gain}
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class StandardNormal(keras.initializers.RandomNormal):
+    """The normal distribution of mean 0 and variance 1.
+
+    Args:
+        seed: of the numbers; the same each time that the initializer is called.
+
+    Reference: thesis section 5.6.3.
+    """
+
+    def __init__(self, seed: int | None = None):
+        super().__init__(0.0, 1.0, seed)
+
+    def __call__(self, shape, dtype=None):
+        return np.random.default_rng(self.seed).normal(size=shape).astype("float32")
+
+    def get_config(self):
+        return {"seed": super().get_config()["seed"]}

@@ -1,0 +1,63 @@
+import keras
+import numpy as np
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class PositionEncoding(keras.layers.Layer):
+    """The trigonometric encoding of each token's position, not trained.
+
+        e_i = [sin(i f_1) ... sin(i f_{d/2}), cos(i f_1) ... cos(i f_{d/2})]
+
+    `f` falls geometrically from 1 to `min_frequency`; `i` counts from `position_offset`. Computed for the length at
+    hand, so no length is the longest.
+
+    Masking: none is needed; an encoding depends on its position alone.
+
+    Args:
+        dim: d, even.
+        min_frequency: f_{d/2}.
+        position_offset: i of the first token.
+
+    Call arguments:
+        x: tensor `(batch, length, ...)`; only its first two dimensions are used.
+
+    Returns:
+        Float tensor `(batch, length, dim)`.
+
+    Raises:
+        ValueError: `dim` is odd or less than 4.
+
+    Example:
+        >>> PositionEncoding(100)(np.zeros((2, 7))).shape
+        (2, 7, 100)
+
+    Reference: FABIR eq. 9; thesis eq. 5.10.
+    """
+
+    def __init__(self, dim: int, min_frequency: float = 1e-4, position_offset: int = 500, **kwargs):
+        super().__init__(**kwargs)
+        if dim % 2 or dim < 4:
+            raise ValueError(f"dim must be even and at least 4. Received: dim={dim}")
+        self.dim = dim
+        self.min_frequency = min_frequency
+        self.position_offset = position_offset
+
+    def call(self, x):
+        batch, length = ops.shape(x)[:2]
+        # float32 under every policy: in bfloat16 the positions 500 and 501 are the same number.
+        positions = ops.arange(self.position_offset, self.position_offset + length, dtype="float32")
+        frequencies = np.geomspace(1.0, self.min_frequency, self.dim // 2).astype("float32")
+        angles = positions[:, None] * frequencies
+        encoding = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+        return ops.cast(ops.broadcast_to(encoding, (batch, length, self.dim)), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:2], self.dim)
+
+    def get_config(self):
+        return super().get_config() | {
+            "dim": self.dim,
+            "min_frequency": self.min_frequency,
+            "position_offset": self.position_offset,
+        }

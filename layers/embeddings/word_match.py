@@ -1,0 +1,60 @@
+import keras
+from keras import ops
+
+# Ids of padding and of what is unknown, which are like nothing.
+_NO_OWN_ID = 1
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class WordMatch(keras.layers.Layer):
+    """How much of each word stands in the other text, too; it learns nothing.
+
+        word_i  = max_j [w_i = w'_j]                                 w: the words' ids, known ones
+        whole_i = max_j [c_i = c'_j]                                 c: their characters, case kept
+        begun_i = max_j prefix(c_i, c'_j) / max(|c_i|, |c'_j|)
+
+    `prefix` counts the characters that two words begin with alike: a stem that needs no language.
+
+    Masking: words and characters of id 0 are padding and match nothing, nor do unknown ones, of id 1.
+
+    Call arguments:
+        passage_words: int tensor `(batch, passage)`.
+        passage_characters: int tensor `(batch, passage, width)`.
+        question_words: int tensor `(batch, question)`.
+        question_characters: int tensor `(batch, question, width)`.
+
+    Returns:
+        Two float tensors from 0 to 1, `(batch, passage, 3)` and `(batch, question, 3)`.
+
+    Example:
+        >>> of_passage, of_question = WordMatch()(**inputs)
+
+    Reference: Chen, Fisch, Weston and Bordes 2017 (DrQA), arXiv 1704.00051, section 3.2, exact match; the rest is ours.
+    """
+
+    def call(self, passage_words, passage_characters, question_words, question_characters):
+        word = _equal(passage_words, question_words)
+        alike = ops.ones_like(word)
+        prefix = ops.zeros_like(word, dtype="int32")
+        # Place after place, because an array of all pairs of characters would be twenty times as large.
+        for place in range(passage_characters.shape[-1]):
+            alike = alike & _equal(passage_characters[:, :, place], question_characters[:, :, place])
+            prefix = prefix + ops.cast(alike, "int32")
+        longest = ops.maximum(_lengths(passage_characters)[:, :, None], _lengths(question_characters)[:, None, :])
+        begun = ops.cast(prefix, "float32") / ops.cast(ops.maximum(longest, 1), "float32")
+        pairs = [ops.cast(part, self.compute_dtype) for part in (word, (prefix == longest) & (longest > 0), begun)]
+        return tuple(ops.stack([ops.max(part, axis=axis) for part in pairs], axis=-1) for axis in (2, 1))
+
+    def compute_output_shape(
+        self, passage_words_shape, passage_characters_shape, question_words_shape, question_characters_shape
+    ):
+        return (*passage_words_shape, 3), (*question_words_shape, 3)
+
+
+def _equal(passage, question):
+    """Boolean `(batch, passage, question)`."""
+    return ops.where(passage > _NO_OWN_ID, passage, -1)[:, :, None] == question[:, None, :]
+
+
+def _lengths(characters):
+    return ops.sum(ops.cast(characters > 0, "int32"), axis=-1)

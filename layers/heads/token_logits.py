@@ -1,0 +1,53 @@
+import keras
+from keras import ops
+
+from fabir_tf.layers.core.dropout import Dropout
+from fabir_tf.layers.core.initializers import GlorotUniform
+from fabir_tf.layers.core.masking import mask_logits
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class TokenLogits(keras.layers.Layer):
+    """The logit of each token to be one border of the answer.
+
+        y = x w
+
+    Masking: explicit, `passage_mask`. Padding leaves with the logit -1e9.
+
+    Args:
+        dropout: share of the values dropped in training.
+
+    Call arguments:
+        x: float tensor `(batch, passage, features)`.
+        passage_mask: boolean tensor `(batch, passage)`, true on real tokens.
+
+    Returns:
+        Float32 tensor `(batch, passage)`.
+
+    Example:
+        >>> TokenLogits()(modelled, passage_mask).shape
+        (60, 140)
+
+    Reference: Seo et al. 2017, section 2, 6.
+    """
+
+    def __init__(self, dropout: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.dropout = dropout
+        self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        self.kernel = self.add_weight(name="kernel", shape=(x_shape[-1], 1), initializer=GlorotUniform())
+
+    def call(self, x, passage_mask, training=None):
+        return mask_logits(ops.matmul(self.drop(x, training=training), self.kernel)[..., 0], passage_mask)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape[:-1]
+
+    def compute_output_spec(self, x, passage_mask, training=None):
+        # Float32 under every policy, which Keras would not guess from the shape.
+        return keras.KerasTensor(x.shape[:-1], "float32")
+
+    def get_config(self):
+        return super().get_config() | {"dropout": self.dropout}

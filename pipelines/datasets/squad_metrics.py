@@ -1,0 +1,313 @@
+"""The official scores of SQuAD 1.1 and 2.0, on texts, over every question of the file.
+
+Written from the definitions of the official scripts evaluate-v1.1.py and evaluate-v2.0.py, whose figures these equal to
+the last digit. The two differ where a text has no word left after normalisation: 1.1 gives such a pair F1 0 (and exact
+match 1), 2.0 gives both 1.
+"""
+
+import math
+import os
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import quoted, read_json, shown
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+NO_ANSWER = ""
+
+
+def normalize_answer(text: str) -> str:
+    """Strips from an answer what the metrics do not look at.
+
+    Args:
+        text: any text.
+
+    Returns:
+        The text in lower case, without ASCII punctuation and the words a, an and the, its words one space apart.
+    """
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, truth: str) -> float:
+    """Compares two answers after normalisation.
+
+    Args:
+        prediction: the predicted text.
+        truth: one reference.
+
+    Returns:
+        1.0 if they are equal, else 0.0.
+    """
+    return float(normalize_answer(prediction) == normalize_answer(truth))
+
+
+def f1(prediction: str, truth: str, *, empty_equals_empty: bool = False) -> float:
+    """Measures how many words two answers share: the harmonic mean of precision and recall over the bags of words.
+
+    Args:
+        prediction: the predicted text.
+        truth: one reference.
+        empty_equals_empty: what two answers without a word score: 0.0 as in SQuAD 1.1, or 1.0 as in SQuAD 2.0.
+
+    Returns:
+        A number between 0.0 and 1.0.
+    """
+    predicted, expected = normalize_answer(prediction).split(), normalize_answer(truth).split()
+    if not predicted or not expected:
+        return float(empty_equals_empty and predicted == expected)
+    common = sum((Counter(predicted) & Counter(expected)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def best_over_references(metric: Callable[[str, str], float], prediction: str, truths: list[str]) -> float:
+    """Scores a prediction against the reference that suits it best.
+
+    Args:
+        metric: `exact_match` or `f1`.
+        prediction: the predicted text.
+        truths: the references, at least one.
+
+    Returns:
+        The largest score.
+    """
+    return max(metric(prediction, truth) for truth in truths)
+
+
+def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
+    """Scores predictions as SQuAD 1.1 does.
+
+    Args:
+        data: the questions with their references.
+        predictions: the predicted text of each question id; a missing question counts 0, an unknown id is ignored.
+
+    Returns:
+        `exact_match` and `f1` in percent, and `total`, the number of questions in the file.
+
+    Raises:
+        UserError: there is no question, or one has no reference, which SQuAD 1.1 does not know.
+    """
+    _check_some(data)
+    matches = overlaps = 0.0
+    for question in data.questions:
+        truths = [answer.text for answer in question.answers]
+        if not truths:
+            raise UserError(
+                f"{data.name}: question {question.id!r} has no reference answer, "
+                "expected one for the score of SQuAD 1.1 (the score of SQuAD 2.0 allows it)."
+            )
+        if question.id in predictions:
+            matches += best_over_references(exact_match, predictions[question.id], truths)
+            overlaps += best_over_references(f1, predictions[question.id], truths)
+    total = len(data.questions)
+    return {"exact_match": 100.0 * matches / total, "f1": 100.0 * overlaps / total, "total": total}
+
+
+def score_v2(
+    data: SquadData,
+    predictions: Mapping[str, str],
+    no_answer_probabilities: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """Scores predictions as SQuAD 2.0 does.
+
+    The official script stops at a missing prediction; here it counts 0 at any threshold, as in SQuAD 1.1, and does so
+    for a question without an answer too.
+
+    Args:
+        data: the questions; one without references has no answer.
+        predictions: the predicted text of each question id, "" for no answer; an unknown id is ignored.
+        no_answer_probabilities: for each question id of `predictions` a finite number that grows with the belief that
+            there is no answer; an unknown id is ignored.
+        threshold: a question whose number is larger counts as answered with "".
+
+    Returns:
+        `exact` and `f1` in percent and `total`; the same three with `HasAns_` and `NoAns_` in front, over the questions
+        with and without an answer, where there are any; and with probabilities `best_exact`, `best_exact_thresh`,
+        `best_f1` and `best_f1_thresh`, found as the official script does.
+
+    Raises:
+        UserError: there is no question, the threshold is not a number, or a predicted question's probability is absent
+            or not finite.
+    """
+    _check_some(data)
+    if math.isnan(threshold):
+        raise UserError("The no-answer threshold is nan, expected a number.")
+    exact = {question.id: _raw_score_v2(exact_match, question, predictions) for question in data.questions}
+    overlap = {question.id: _raw_score_v2(_f1_v2, question, predictions) for question in data.questions}
+    doubts = dict.fromkeys(predictions, 0.0) if no_answer_probabilities is None else no_answer_probabilities
+    _check_probabilities(data, predictions, doubts)
+    final_exact = _apply_threshold(data, exact, doubts, threshold)
+    final_overlap = _apply_threshold(data, overlap, doubts, threshold)
+    scores = _means("", final_exact, final_overlap, list(exact))
+    scores |= _means("HasAns_", final_exact, final_overlap, [q.id for q in data.questions if q.answers])
+    scores |= _means("NoAns_", final_exact, final_overlap, [q.id for q in data.questions if not q.answers])
+    if no_answer_probabilities is not None:
+        scores["best_exact"], scores["best_exact_thresh"] = _best_threshold(data, exact, predictions, doubts)
+        scores["best_f1"], scores["best_f1_thresh"] = _best_threshold(data, overlap, predictions, doubts)
+    return scores
+
+
+def missing_predictions(data: SquadData, predictions: Mapping[str, str]) -> list[str]:
+    """Lists the questions that count 0 because nothing was predicted for them.
+
+    Args:
+        data: the questions.
+        predictions: the predicted text of each question id.
+
+    Returns:
+        Their ids, in the file's order.
+    """
+    return [question.id for question in data.questions if question.id not in predictions]
+
+
+def read_predictions(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Reads a predictions file in the official form, one JSON object from question ids to texts.
+
+    Args:
+        path: a UTF-8 JSON file.
+
+    Returns:
+        The predictions, in the file's order.
+
+    Raises:
+        UserError: the file cannot be read, is no JSON object, or holds something else than texts.
+    """
+    return check_predictions(read_json(path), path)
+
+
+def check_predictions(content: Any, name: str | os.PathLike[str]) -> dict[str, str]:
+    """Checks that parsed JSON holds predictions in the official form.
+
+    Args:
+        content: what the file holds.
+        name: the file, for messages.
+
+    Returns:
+        The content.
+
+    Raises:
+        UserError: it is no object from question ids to texts.
+    """
+    return _check_by_id(content, name, lambda value: isinstance(value, str), 'a text ("" for no answer)')
+
+
+def read_no_answer_probabilities(path: str | os.PathLike[str]) -> dict[str, float]:
+    """Reads a file of no-answer probabilities in the official form, one JSON object from question ids to numbers.
+
+    Args:
+        path: a UTF-8 JSON file.
+
+    Returns:
+        The numbers, in the file's order.
+
+    Raises:
+        UserError: the file cannot be read, is no JSON object, or holds something else than finite numbers.
+    """
+    return _check_by_id(read_json(path), path, _is_finite, "a finite number")
+
+
+def _check_some(data: SquadData) -> None:
+    if not data.questions:
+        raise UserError(f"{data.name}: found no question to score, expected at least one.")
+
+
+def _f1_v2(prediction: str, truth: str) -> float:
+    return f1(prediction, truth, empty_equals_empty=True)
+
+
+def _raw_score_v2(
+    metric: Callable[[str, str], float], question: Question, predictions: Mapping[str, str]
+) -> float | None:
+    """Scores one question before any threshold; None where nothing was predicted."""
+    if question.id not in predictions:
+        return None
+    truths = [answer.text for answer in question.answers if normalize_answer(answer.text)]
+    return best_over_references(metric, predictions[question.id], truths or [NO_ANSWER])
+
+
+def _check_probabilities(data: SquadData, predictions: Mapping[str, str], doubts: Mapping[str, float]) -> None:
+    for question in data.questions:
+        if question.id not in predictions:
+            continue
+        if question.id not in doubts:
+            raise UserError(f"{data.name}: question {question.id!r} has no no-answer probability, expected a number.")
+        if not _is_finite(doubts[question.id]):
+            raise UserError(
+                f"{data.name}: the no-answer probability of question {question.id!r} is "
+                f"{quoted(doubts[question.id])}, expected a finite number."
+            )
+
+
+def _apply_threshold(
+    data: SquadData,
+    raw: Mapping[str, float | None],
+    doubts: Mapping[str, float],
+    threshold: float,
+) -> dict[str, float]:
+    scores = {}
+    for question in data.questions:
+        score = raw[question.id]
+        if score is not None and doubts[question.id] > threshold:
+            score = float(not question.answers)
+        scores[question.id] = score or 0.0
+    return scores
+
+
+def _means(prefix: str, exact: Mapping[str, float], overlap: Mapping[str, float], ids: list[str]) -> dict[str, float]:
+    if not ids:
+        return {}
+    return {
+        f"{prefix}exact": 100.0 * sum(exact[identifier] for identifier in ids) / len(ids),
+        f"{prefix}f1": 100.0 * sum(overlap[identifier] for identifier in ids) / len(ids),
+        f"{prefix}total": len(ids),
+    }
+
+
+def _best_threshold(
+    data: SquadData, raw: Mapping[str, float | None], predictions: Mapping[str, str], doubts: Mapping[str, float]
+) -> tuple[float, float]:
+    """Raises the threshold from "never answer" through each probability in turn and keeps the first best sum of scores.
+
+    Two quirks are the official script's: equal probabilities enter one by one, in the order of the file they came in,
+    and an answer to a question without one costs a point even if nothing of it is left after normalisation.
+    """
+    answerable = {question.id: bool(question.answers) for question in data.questions}
+    current: float = sum(not answerable[key] for key, score in raw.items() if score is not None)
+    best, threshold = current, 0.0
+    for identifier in sorted(doubts, key=lambda key: doubts[key]):
+        score = raw.get(identifier)
+        if score is None:
+            continue
+        if answerable[identifier]:
+            current += score
+        elif predictions[identifier]:
+            current -= 1
+        if current > best:
+            best, threshold = current, float(doubts[identifier])
+    return 100.0 * best / len(raw), threshold
+
+
+def _is_finite(value: Any) -> bool:
+    # Real, not float: scores in memory may be NumPy's. The comparison is false for nan.
+    return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def _check_by_id(
+    content: Any, path: str | os.PathLike[str], is_valid: Callable[[Any], bool], expected: str
+) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: found {shown(content)}, expected an object that gives each question id {expected}.")
+    for identifier, value in content.items():
+        if not is_valid(value):
+            raise UserError(f"{path}: question {identifier!r} has {shown(value)}, expected {expected}.")
+    return content

@@ -1,0 +1,288 @@
+"""Answers as spans of whole tokens, and a ledger of what that costs.
+
+A reader predicts whole tokens, so an answer whose borders lie inside tokens cannot be predicted exactly. The ledger
+says for how many questions that happens, for which, and what the metrics could still reach.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData
+from fabir_tf.pipelines.datasets.squad_metrics import exact_match, f1
+from fabir_tf.pipelines.text.tokenizer import Tokens
+
+Kind = Literal["kept", "trimmed", "snapped", "dropped"]
+KINDS: tuple[Kind, ...] = ("kept", "trimmed", "snapped", "dropped")
+"""From best to worst."""
+
+NO_ANSWER = "no_answer"
+EMPTY_ANSWER = "empty_answer"
+OFFSET_DOES_NOT_FIT = "offset_does_not_fit"
+PASSAGE_TOO_LONG = "passage_too_long"
+QUESTION_TOO_LONG = "question_too_long"
+WHITE_SPACE = "white_space"
+INSIDE_A_TOKEN = "inside_a_token"
+
+
+class Alignment(NamedTuple):
+    """The tokens of one answer.
+
+    Args:
+        first: index of its first token; -1 if dropped.
+        last: index of its last token, inclusive; -1 if dropped.
+        kind: "kept": both borders are token borders; "trimmed": so they are without the white space around the answer;
+            "snapped": a border lay inside a token, and the span was widened to whole tokens; "dropped": the answer is
+            blank or does not stand at its offset.
+    """
+
+    first: int
+    last: int
+    kind: Kind
+
+
+DROPPED = Alignment(-1, -1, "dropped")
+
+
+def align_answer(tokens: Tokens, passage: str, answer: Answer, *, elsewhere: bool = False) -> Alignment:
+    """Finds the fewest whole tokens that contain an answer.
+
+    Args:
+        tokens: the tokens of the passage.
+        passage: the text in which the answer stands.
+        answer: a text and its offset in code points.
+        elsewhere: whether any other place of the same text is as good as the offset, where the borders at the offset
+            lie inside tokens or nothing stands there. True suits scoring, which compares texts only; False suits
+            training, which learns the place.
+
+    Returns:
+        The span of tokens and how it came about.
+    """
+    text = answer.text.strip()
+    if not text:
+        return DROPPED
+    start = answer.start + len(answer.text) - len(answer.text.lstrip())
+    here = _align_at(tokens, passage, text, start)
+    if here.kind in ("snapped", "dropped") and elsewhere:
+        here = _best_elsewhere(tokens, passage, text, here)
+    if here.kind == "kept" and text != answer.text:
+        return here._replace(kind="trimmed")
+    return here
+
+
+def span_text(tokens: Tokens, passage: str, alignment: Alignment) -> str:
+    """Cuts the aligned tokens out of the passage.
+
+    Args:
+        tokens: the tokens of the passage.
+        passage: the text.
+        alignment: a span of its tokens, not a dropped one.
+
+    Returns:
+        The text from the first token's start to the last token's end, as it stands in the passage.
+    """
+    return passage[tokens.starts[alignment.first] : tokens.ends[alignment.last]]
+
+
+def reachable_score(spans: Iterable[str], question: Question) -> tuple[float, float]:
+    """Scores the best that a reader could predict, given the texts that it was told to be right.
+
+    Args:
+        spans: texts of whole tokens.
+        question: the question with its references.
+
+    Returns:
+        The highest exact match and the highest F1 of any span with any reference, each from 0.0 to 1.0; both 0.0 if
+        there is no span.
+    """
+    references = list(dict.fromkeys(answer.text for answer in question.answers))
+    pairs = [(span, reference) for span in dict.fromkeys(spans) for reference in references]
+    return (
+        max((exact_match(span, reference) for span, reference in pairs), default=0.0),
+        max((f1(span, reference) for span, reference in pairs), default=0.0),
+    )
+
+
+class CoverageLedger:
+    """Accounts for every question of a data set: kept, trimmed, snapped or dropped, and why.
+
+    Args:
+        name: of the data set, for the summary.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self._counts: Counter[str] = Counter()
+        self._answer_counts: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+        self._not_kept: list[dict[str, str]] = []
+        self._exact_match = 0.0
+        self._f1 = 0.0
+
+    def add(
+        self,
+        question: Question,
+        kind: Kind,
+        *,
+        ceiling: tuple[float, float] = (0.0, 0.0),
+        reason: str = "",
+        detail: str = "",
+        answer_kinds: Sequence[Kind] = (),
+    ) -> None:
+        """Enters one question.
+
+        Args:
+            question: the question; only its id is kept.
+            kind: what became of it.
+            ceiling: exact match and F1 that remain reachable, each from 0.0 to 1.0; see `reachable_score`.
+            reason: a short key to group by, such as `PASSAGE_TOO_LONG`; needed unless the question is kept.
+            detail: the reason in words, such as "passage of 512 tokens is longer than 400".
+            answer_kinds: what became of each of its answers, where that is counted too.
+
+        Raises:
+            ValueError: the kind is unknown, a question that is not kept has no reason, or a dropped one a ceiling.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}.")
+        if kind != "kept" and not reason:
+            raise ValueError(f"reason is empty, expected why the question {question.id!r} is {kind}.")
+        if kind == "dropped" and ceiling != (0.0, 0.0):
+            raise ValueError(f"ceiling is {ceiling}, expected (0.0, 0.0) for the dropped question {question.id!r}.")
+        self._counts[kind] += 1
+        self._answer_counts.update(answer_kinds)
+        self._exact_match += ceiling[0]
+        self._f1 += ceiling[1]
+        if kind == "kept":
+            return
+        self._not_kept.append({"id": question.id, "kind": kind, "reason": reason, "detail": detail})
+        if kind == "dropped":
+            self._reasons[reason] += 1
+
+    @property
+    def total(self) -> int:
+        """The number of questions entered."""
+        return self._counts.total()
+
+    def summary(self) -> str:
+        """Tells a person the outcome in two or three lines, without a line break at the end."""
+        counts = self._counts
+        lines = [
+            f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {counts['trimmed']:,} trimmed, "
+            f"{counts['snapped']:,} snapped to whole tokens, {counts['dropped']:,} dropped."
+        ]
+        if self._reasons:
+            reasons = (f"{reason.replace('_', ' ')} {count:,}" for reason, count in self._reasons.most_common())
+            lines.append(f"Dropped: {', '.join(reasons)}.")
+        exact, overlap = self._ceilings()
+        lines.append(f"The best that whole tokens can reach: exact match {exact:.2f}, F1 {overlap:.2f}.")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives the ledger as JSON.
+
+        Returns:
+            `name`, `total`, `counts` by kind, `answers` (the same for single answers, all 0 where they were not
+            counted), `reasons` (how many questions were dropped for each), `ceiling_exact_match` and `ceiling_f1` in
+            percent of all questions (0.0 of none), and `not_kept`: `id`, `kind`, `reason`, `detail` of each question
+            that is not kept.
+        """
+        exact, overlap = self._ceilings()
+        return {
+            "name": self.name,
+            "total": self.total,
+            "counts": {kind: self._counts[kind] for kind in KINDS},
+            "answers": {kind: self._answer_counts[kind] for kind in KINDS},
+            "reasons": dict(self._reasons.most_common()),
+            "ceiling_exact_match": exact,
+            "ceiling_f1": overlap,
+            "not_kept": [dict(entry) for entry in self._not_kept],
+        }
+
+    def _ceilings(self) -> tuple[float, float]:
+        questions = max(self.total, 1)
+        return 100.0 * self._exact_match / questions, 100.0 * self._f1 / questions
+
+
+def measure_coverage(data: SquadData, tokens: Sequence[Tokens]) -> CoverageLedger:
+    """Enters every question of a data set that is scored, not trained on.
+
+    A question is as good as its best answer. Scoring compares texts only, so an answer counts as kept wherever in the
+    passage its text stands on whole tokens. A question without an answer is dropped: the ceiling is that of a reader
+    which always answers.
+
+    Args:
+        data: the questions.
+        tokens: the tokens of each passage of the data, in the same order.
+
+    Returns:
+        A filled ledger, its single answers counted too.
+    """
+    ledger = CoverageLedger(data.name)
+    for question in data.questions:
+        _enter(ledger, question, tokens[question.passage], data.passages[question.passage])
+    return ledger
+
+
+def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str) -> None:
+    aligned = [(align_answer(tokens, passage, answer, elsewhere=True), answer) for answer in question.answers]
+    best, answer = min(aligned, key=lambda pair: KINDS.index(pair[0].kind), default=(DROPPED, None))
+    spans = [span_text(tokens, passage, alignment) for alignment, _ in aligned if alignment.kind != "dropped"]
+    reason, detail = "", ""
+    if answer is None:
+        reason, detail = NO_ANSWER, "the question has no answer"
+    elif best.kind != "kept":
+        reason, detail = explain(tokens, passage, answer, best)
+    ledger.add(
+        question,
+        best.kind,
+        ceiling=reachable_score(spans, question),
+        reason=reason,
+        detail=detail,
+        answer_kinds=[alignment.kind for alignment, _ in aligned],
+    )
+
+
+def explain(tokens: Tokens, passage: str, answer: Answer, alignment: Alignment) -> tuple[str, str]:
+    """Says why an answer is not kept.
+
+    Args:
+        tokens: the tokens of the passage.
+        passage: the text.
+        answer: the answer.
+        alignment: what `align_answer` made of it, not "kept".
+
+    Returns:
+        A reason to group by and a detail in words, as `CoverageLedger.add` takes them.
+    """
+    if not answer.text.strip():
+        return EMPTY_ANSWER, "the answer is empty"
+    if alignment.kind == "dropped":
+        return OFFSET_DOES_NOT_FIT, f"{answer.text!r} does not stand at {answer.start}"
+    reason = WHITE_SPACE if alignment.kind == "trimmed" else INSIDE_A_TOKEN
+    return reason, f"{answer.text!r} became {span_text(tokens, passage, alignment)!r}"
+
+
+def _align_at(tokens: Tokens, passage: str, text: str, start: int) -> Alignment:
+    if start < 0 or not passage.startswith(text, start):
+        return DROPPED
+    # Both ends of the text are no white space, so a token covers each of them.
+    end = start + len(text)
+    first = bisect_right(tokens.starts, start) - 1
+    last = bisect_left(tokens.ends, end)
+    on_borders = tokens.starts[first] == start and tokens.ends[last] == end
+    return Alignment(first, last, "kept" if on_borders else "snapped")
+
+
+def _best_elsewhere(tokens: Tokens, passage: str, text: str, here: Alignment) -> Alignment:
+    places = [_align_at(tokens, passage, text, start) for start in _occurrences(passage, text)]
+    if here.kind == "snapped":
+        places = [here, *places]
+    return min(places, key=lambda place: KINDS.index(place.kind), default=here)
+
+
+def _occurrences(passage: str, text: str) -> Iterator[int]:
+    start = passage.find(text)
+    while start >= 0:
+        yield start
+        start = passage.find(text, start + 1)

@@ -1,0 +1,115 @@
+"""`Vocabulary` with TensorFlow operations only: the same ids inside a graph."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from fabir_tf.pipelines.text.graph.code_points import CODE_POINTS, PagedTable, first_from, last_before, positions
+from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
+from fabir_tf.pipelines.text.vocabulary import PADDING, UNKNOWN, Vocabulary
+
+CAPITAL_SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
+CAPITAL_DOTTED_I = "\u0130"
+_CASED, _IGNORED = 1, 2
+
+
+class GraphVocabulary(tf.Module):
+    """Looks up the tokens of a batch of texts.
+
+    The words travel inside the graph: a file beside it would be lost when a loaded SavedModel is saved once more.
+
+    Args:
+        vocabulary: the ids.
+        width: characters per word: longer words are cut, shorter ones padded with 0.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, width: int):
+        super().__init__()
+        self.width = width
+        words = vocabulary.word_index
+        self.words = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(list(words), list(words.values()), tf.string, tf.int32), UNKNOWN
+        )
+        self._characters = PagedTable(vocabulary.character_table)
+        # Not tf.strings.lower, which asks the server's language what the small letter of I is.
+        self._to_lower_case = _to_lower_case()
+        self._case_classes = _case_classes()
+
+    def word_ids(self, tokens: GraphTokens) -> tf.Tensor:
+        """Looks words up in lower case.
+
+        Args:
+            tokens: n tokens.
+
+        Returns:
+            int32 `(n,)`, never the id of padding.
+        """
+        words = _code_points(tokens)
+        lower = words.flat_values + self._to_lower_case(words.flat_values)
+        lower = tf.where(self._is_final_sigma(words), ord(FINAL_SIGMA), lower)
+        texts = tf.strings.unicode_encode(words.with_flat_values(lower), "UTF-8")
+        # The one letter that becomes two.
+        texts = tf.strings.regex_replace(texts, CAPITAL_DOTTED_I, CAPITAL_DOTTED_I.lower())
+        return self.words.lookup(texts)
+
+    def character_ids(self, tokens: GraphTokens) -> tf.Tensor:
+        """Looks the characters of words up, case kept.
+
+        Args:
+            tokens: n tokens.
+
+        Returns:
+            int32 `(n, width)`.
+        """
+        words = _code_points(tokens, self.width)
+        ids = self._characters(words.flat_values)
+        return words.with_flat_values(ids).to_tensor(PADDING, shape=(None, self.width))
+
+    def _is_final_sigma(self, words: tf.RaggedTensor) -> tf.Tensor:
+        """Where `str.lower` writes the sigma that ends a word: after a letter and before none, dots and marks aside."""
+        classes = self._case_classes(words.flat_values)
+        counted = positions(tf.not_equal(classes, _IGNORED))
+        cased = tf.concat([tf.equal(classes, _CASED), [False]], 0)
+        count = tf.size(classes, tf.int64)
+        places = tf.range(count)
+        begins, ends = (tf.repeat(limit, words.row_lengths()) for limit in (words.row_starts(), words.row_limits()))
+        before, after = last_before(counted, places), first_from(counted, places + 1, count)
+        follows = (before >= begins) & tf.gather(cased, tf.maximum(before, 0))
+        leads = (after < ends) & tf.gather(cased, after)
+        return tf.equal(words.flat_values, ord(CAPITAL_SIGMA)) & follows & ~leads
+
+
+def _code_points(tokens: GraphTokens, most: int | None = None) -> tf.RaggedTensor:
+    """The characters of each token, int32 `(n, characters)`, or the first of them."""
+    counts = tokens.row_splits[1:] - tokens.row_splits[:-1]
+    offsets = tf.repeat(tokens.text_splits[:-1], counts)
+    starts, ends = tokens.starts + offsets, tokens.ends + offsets
+    if most is not None:
+        ends = tf.minimum(ends, starts + most)
+    places = tf.ragged.range(starts, ends)
+    return places.with_flat_values(tf.gather(tokens.code_points, places.flat_values))
+
+
+@functools.cache
+def _to_lower_case() -> PagedTable:
+    """How far every code point is from its small letter; 0 where it has none, or more than one."""
+    distances = np.zeros(CODE_POINTS)
+    for code_point in range(CODE_POINTS):
+        small = chr(code_point).lower()
+        if len(small) == 1:
+            distances[code_point] = ord(small) - code_point
+    return PagedTable(distances)
+
+
+@functools.cache
+def _case_classes() -> PagedTable:
+    """What `str.lower` sees around a capital sigma: letters with a case, and characters that it looks through."""
+    classes = np.zeros(CODE_POINTS)
+    for code_point in range(CODE_POINTS):
+        character = chr(code_point)
+        if f".{character}{CAPITAL_SIGMA}".lower()[-1] == FINAL_SIGMA:
+            classes[code_point] = _CASED
+        elif f"A{character}{CAPITAL_SIGMA}".lower()[-1] == FINAL_SIGMA:
+            classes[code_point] = _IGNORED
+    return PagedTable(classes)

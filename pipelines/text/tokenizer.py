@@ -1,0 +1,213 @@
+"""Text to tokens whose character offsets are exact, for any Unicode text.
+
+The method of the FABIR paper: NLTK's sentence and word tokenizers, then every token is split further at hyphens,
+dashes, slashes, quotes, `~` and the degree sign. Nothing has to be downloaded: the sentence tokenizer is untrained.
+
+NLTK returns strings and rewrites quotes, so each of its tokens is found again in the source by a cursor that only moves
+forward; a token can therefore never land inside an earlier word.
+
+NLTK goes through each sentence some thirty times. Its word tokenizer looks no further than one space, though, but for
+the period that ends a sentence; so what stands between two spaces is cut by itself, and how is remembered: most of a
+text has been seen before. Plain words, with or without a punctuation mark behind them, need no NLTK.
+"""
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+HYPHENS_AND_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+SLASHES = "/\\\u2044\u2215"
+QUOTES = '"`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
+TILDE_AND_DEGREE = "~\u00b0"
+SPLIT_CHARACTERS = HYPHENS_AND_DASHES + SLASHES + QUOTES + TILDE_AND_DEGREE
+"""Each of these is a token of its own, wherever it stands; so is an apostrophe outside a contraction."""
+
+CONTRACTION = r"[nN]'[tT]|'[sSdDmM]|'[rR][eE]|'[vV][eE]|'[lL][lL]"
+"""Word endings that are one token, apostrophe included, because GloVe has a vector for each of them."""
+
+FALLBACK_TOKEN = r"\w+|[^\w\s]"
+"""Tokens of a sentence whose NLTK tokens cannot be found in it: runs of letters and digits, single other characters."""
+
+MAX_BLOCK = 10_000
+"""Code points that NLTK sees at once, to keep the time linear; a longer text is cut, at white space if there is any."""
+
+MAX_REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32
+"""Chunks (what stands between two spaces) whose tokens are remembered, and the code points of the longest with what
+stands around it."""
+
+_SPLIT_CLASS = re.escape(SPLIT_CHARACTERS)
+_SPLIT_OR_APOSTROPHE = re.compile(f"['{_SPLIT_CLASS}]")
+_PIECE = re.compile(f"[{_SPLIT_CLASS}]|[^{_SPLIT_CLASS}]+")
+_APOSTROPHE_PIECE = re.compile("'|[^']+")
+_FINAL_CONTRACTION = re.compile(rf"(?:{CONTRACTION})\Z")
+_FALLBACK_TOKEN = re.compile(FALLBACK_TOKEN)
+_LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
+_WORD_CHARACTER = re.compile(r"\w")
+# A neighbour that NLTK leaves alone, on either side of a chunk.
+_BEFORE, _AFTER = "a ", " a"
+_PLAIN = re.compile(r"([A-Za-z0-9]+)([.,:;?!)]?)")
+# What NLTK takes for two words, as `can not`.
+_TWO_WORDS = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
+
+Span = tuple[int, int]
+
+
+class Tokens(NamedTuple):
+    """The tokens of one text: `words[i] == text[starts[i]:ends[i]]`, offsets in code points.
+
+    Tokens are in order, never empty, never overlap, and together hold every character that is not white space.
+    """
+
+    words: list[str]
+    starts: list[int]
+    ends: list[int]
+
+
+def tokenize(text: str) -> Tokens:
+    """Splits a text into tokens with exact offsets; never fails, and never rewrites the text.
+
+    Args:
+        text: any string, also with lone surrogates, control characters or no spaces at all.
+
+    Returns:
+        Tokens in their original spelling; three lists of the same length, empty for a blank text.
+
+    Source:
+        FABIR paper §IV (NLTK) and the rules above (further splitting).
+    """
+    spans = [
+        (start + first, start + last)
+        for start, end in _sentence_spans(text)
+        for first, last in _token_spans(text[start:end])
+    ]
+    return Tokens(
+        words=[text[start:end] for start, end in spans],
+        starts=[start for start, _ in spans],
+        ends=[end for _, end in spans],
+    )
+
+
+def _nltk():
+    # Not before the first text: what is tokenized already is also read where NLTK is not installed.
+    from fabir_tf.pipelines.text import nltk_tokenizers
+
+    return nltk_tokenizers
+
+
+def _block_spans(text: str) -> list[Span]:
+    spans, start = [], 0
+    while len(text) - start > MAX_BLOCK:
+        space = _LAST_SPACE.search(text[start : start + MAX_BLOCK])
+        end = start + (space.end() if space else MAX_BLOCK)
+        spans.append((start, end))
+        start = end
+    return [*spans, (start, len(text))]
+
+
+def _sentence_spans(text: str) -> list[Span]:
+    # Only the starts are NLTK's: a sentence reaches to the next one, so that no character can get lost between two.
+    borders = {0, len(text)}
+    for block_start, block_end in _block_spans(text):
+        borders.add(block_start)
+        borders.update(block_start + start for start, _ in _nltk().SENTENCES.span_tokenize(text[block_start:block_end]))
+    return list(pairwise(sorted(borders)))
+
+
+def _token_spans(sentence: str) -> list[Span]:
+    body = sentence.rstrip()
+    first, *inner = body.split(" ")
+    # Quotes and brackets may stand between the final period and the end, spaces among them.
+    if not inner or not _WORD_CHARACTER.search(inner[-1]):
+        return _uncut_spans(sentence)
+    ending = sentence[len(body) :]
+    found = [_chunk_spans("", first, _AFTER)]
+    found += [_chunk_spans(_BEFORE, chunk, _AFTER) for chunk in inner[:-1]]
+    found += [_chunk_spans(_BEFORE, inner[-1], ending)]
+    if None in found:
+        return _pieces(sentence, _fallback_spans(sentence))
+    spans, offset = [], 0
+    for chunk, pieces in zip((first, *inner), found, strict=True):
+        spans += [(offset + start, offset + end) for start, end in pieces]
+        offset += len(chunk) + 1
+    return spans
+
+
+def _uncut_spans(sentence: str) -> list[Span]:
+    words = _word_spans(sentence)
+    return _pieces(sentence, _fallback_spans(sentence) if words is None else words)
+
+
+def _chunk_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] | None:
+    """The tokens of what stands between two spaces; None if NLTK's cannot be found in it."""
+    is_short = len(before + chunk + after) <= LONGEST_REMEMBERED
+    return (_remembered_spans if is_short else _remembered_spans.__wrapped__)(before, chunk, after)
+
+
+@lru_cache(MAX_REMEMBERED)
+def _remembered_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] | None:
+    plain = _PLAIN.fullmatch(chunk)
+    if plain and after in ("", " ", _AFTER) and plain[1].lower() not in _TWO_WORDS:
+        is_abbreviation = plain[2] == "." and after == _AFTER
+        return (plain.span(),) if is_abbreviation or not plain[2] else (plain.span(1), plain.span(2))
+    words = _word_spans(before + chunk + after)
+    if words is None:
+        return None
+    start, end = len(before), len(before) + len(chunk)
+    inside = [(first - start, last - start) for first, last in words if first >= start and last <= end]
+    return tuple(_pieces(chunk, inside))
+
+
+def _word_spans(text: str) -> list[Span] | None:
+    """NLTK's tokens where they stand in a text; None if they do not."""
+    spans, cursor = [], 0
+    for word in _nltk().WORDS.tokenize(text):
+        cursor = _skip_space(text, cursor)
+        length = _source_length(text, cursor, word)
+        if not length:
+            return None
+        spans.append((cursor, cursor + length))
+        cursor += length
+    return None if text[cursor:].strip() else spans
+
+
+def _fallback_spans(sentence: str) -> list[Span]:
+    return [match.span() for match in _FALLBACK_TOKEN.finditer(sentence)]
+
+
+def _skip_space(sentence: str, cursor: int) -> int:
+    while cursor < len(sentence) and sentence[cursor].isspace():
+        cursor += 1
+    return cursor
+
+
+def _source_length(sentence: str, cursor: int, word: str) -> int:
+    """Code points that the NLTK token takes at the cursor; 0 if it does not stand there."""
+    if sentence.startswith(word, cursor):
+        return len(word)
+    # NLTK writes `` for an opening quote and '' for a closing one, whichever the text had.
+    if word not in ("``", "''"):
+        return 0
+    if sentence.startswith('"', cursor):
+        return 1
+    return 2 if sentence.startswith("''", cursor) else 0
+
+
+def _pieces(text: str, words: list[Span]) -> list[Span]:
+    return [piece for word in words for piece in _piece_spans(text, word)]
+
+
+def _piece_spans(text: str, word: Span) -> list[Span]:
+    start, end = word
+    if not _SPLIT_OR_APOSTROPHE.search(text, start, end):
+        return [word]
+    pieces = (match.span() for match in _PIECE.finditer(text, start, end))
+    return [span for piece in pieces for span in _apostrophe_spans(text, piece)]
+
+
+def _apostrophe_spans(text: str, piece: Span) -> list[Span]:
+    start, end = piece
+    contraction = _FINAL_CONTRACTION.search(text, start, end)
+    stem_end = contraction.start() if contraction else end
+    spans = [match.span() for match in _APOSTROPHE_PIECE.finditer(text, start, stem_end)]
+    return [*spans, (stem_end, end)] if contraction else spans
