@@ -5,59 +5,51 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import nltk
 import tensorflow as tf
 
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
-from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors
-from fabir_tf.pipelines.json_files import quoted
-from fabir_tf.pipelines.text.graph.parity import texts_cut_otherwise
+from fabir_tf.reading.answers import QuestionAnswerer
 from fabir_tf.reading.calibration import Calibration
-from fabir_tf.reading.graph_reader import TEXT_SPECS, RawTextReader
-from fabir_tf.reading.reader import Reader
 
 
 def export_reader(
-    reader: Reader,
+    reader: QuestionAnswerer,
     export_dir: str | os.PathLike,
     version: int | None = None,
     n_best: int = 5,
 ) -> Path:
     """Writes `<export_dir>/<version>/`, whole or not at all.
 
-    Its signatures are `serving_default`, which is `RawTextReader.answer`, and `token_ids`. In `assets.extra` are the
-    warm-up requests, where tensorflow-serving-api is installed, and the reader's `calibration.json`, if it has one.
+    Its signatures are those of `reader.in_graph(n_best)`; of a `Reader`, `serving_default` is `GraphReader.answer`, and
+    `token_ids` is the model itself. The folder `assets.extra` holds the warm-up requests, if tensorflow-serving-api is
+    installed, and the reader's `calibration.json`, if it has one.
 
     Args:
         reader: a trained reader.
         export_dir: the folder that a server watches; made if it is missing.
         version: a positive number; None takes the one after the latest.
-        n_best: spans given per question.
+        n_best: spans returned per question.
 
     Returns:
         The folder of the version.
 
     Raises:
-        UserError: the version exists, a number is out of its range, or the installed NLTK cuts words in another way
-            than the graph does.
+        UserError: the version exists, a number is out of its range, or the installed tokenizer cuts words in another
+            way than the graph does.
         WriteError: the folder cannot be written.
     """
     if n_best < 1:
         raise UserError(f"n_best must be at least 1, found {n_best}")
     folder = version_folder(export_dir, version)
-    _validate_same_tokens()
-    module = RawTextReader(reader, n_best)
-    signatures = {
-        "serving_default": _traced(module.answer, *TEXT_SPECS),
-        "token_ids": _traced(module.token_ids, module.token_id_specs()),
-    }
-    # A server takes a folder for a version only if its name is a number.
+    module = reader.in_graph(n_best)
+    signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
+    # A server takes a folder for a version only if its name is a number, so this one is not served.
     unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
     try:
         with named_errors(folder, unfinished):
-            # Made here, because what TensorFlow raises where it cannot make it tells a person nothing.
+            # Made here, because TensorFlow's error does not say that the folder cannot be created.
             unfinished.mkdir(parents=True)
             tf.saved_model.save(module, str(unfinished), signatures)
             _write_extras(unfinished / "assets.extra", reader.calibration)
@@ -90,18 +82,6 @@ def version_folder(export_dir: str | os.PathLike, version: int | None = None) ->
     if folder.exists():
         raise UserError(f"{folder} exists, expected a version that does not: it is never written over")
     return folder
-
-
-def _validate_same_tokens() -> None:
-    """Compares the two tokenizers, because one of them changes with every version of NLTK."""
-    data = load_dataset("sample", "dev")
-    texts = [*data.passages, *(question.text for question in data.questions)]
-    different = texts_cut_otherwise(texts)
-    if different:
-        raise UserError(
-            f"NLTK {nltk.__version__} cuts {quoted(different[0])} into other words than the graph does, expected the "
-            "same: install the NLTK that this version of fabir_tf was tested with"
-        )
 
 
 def _traced(function: Callable, *specs):

@@ -88,7 +88,9 @@ def _new_flag(new: _Renamed, text: str | None) -> str:
     if new.name == "shared_query_key_init":
         return f"--{new.name}={str(new.convert(text)).lower()}"
     try:
-        return f"--{new.name}={new.convert(float(text)):g}" if new.convert is _keep_to_dropout else f"--{new.name}={text}"
+        return (
+            f"--{new.name}={new.convert(float(text)):g}" if new.convert is _keep_to_dropout else f"--{new.name}={text}"
+        )
     except ValueError:
         return f"--{new.name}"
 

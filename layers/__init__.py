@@ -1,8 +1,9 @@
-"""The layers of the readers, in Keras alone: no TensorFlow import, so that they run on every Keras backend."""
+"""The layers of the readers, written in Keras without TensorFlow, so that they run on every Keras backend."""
 
 from fabir_tf.layers.attention.attention_flow import AttentionFlow
 from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAttention
 from fabir_tf.layers.attention.decoupled_attention import DecoupledAttention
+from fabir_tf.layers.attention.registry import ATTENTIONS
 from fabir_tf.layers.blocks.convolutional_highway import ConvolutionalHighway
 from fabir_tf.layers.blocks.decoupled_encoder import DecoupledEncoder
 from fabir_tf.layers.blocks.feed_forward import FeedForward
@@ -24,14 +25,17 @@ from fabir_tf.layers.embeddings.word_table import WordTable
 from fabir_tf.layers.heads.convolutional_selector import ConvolutionalSelector
 from fabir_tf.layers.heads.independent_decoder import IndependentDecoder
 from fabir_tf.layers.heads.linear_selector import LinearSelector
+from fabir_tf.layers.heads.null_head import NullHead
 from fabir_tf.layers.heads.span_decoder import SpanDecoder
 from fabir_tf.layers.heads.start_conditioned_selector import StartConditionedSelector
 from fabir_tf.layers.heads.token_logits import TokenLogits
+from fabir_tf.layers.heads.trained_null_logits import TrainedNullLogits
 
-# Heads that turn the processed passage into start and end logits, by their name in a configuration.
+# Heads that compute start and end logits from the processed passage, by their name in a configuration.
 SELECTORS = {"convolution": ConvolutionalSelector, "linear": LinearSelector}
 
 __all__ = [
+    "ATTENTIONS",
     "SELECTORS",
     "AttentionFlow",
     "CharacterEmbedding",
@@ -46,6 +50,7 @@ __all__ = [
     "IndependentDecoder",
     "InteractionLayer",
     "LinearSelector",
+    "NullHead",
     "OneHotCharacterEmbedding",
     "PositionEncoding",
     "ProcessingLayer",
@@ -56,6 +61,7 @@ __all__ = [
     "StartConditionedSelector",
     "SummedCharacterEmbedding",
     "TokenLogits",
+    "TrainedNullLogits",
     "WordDropout",
     "WordEmbedding",
     "WordMatch",

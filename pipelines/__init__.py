@@ -1,4 +1,4 @@
-"""Text in, batches out: SQuAD files, tokens with exact character offsets, vocabulary, word vectors, tf.data batches.
+"""From text to batches: SQuAD files, tokens with exact character offsets, vocabulary, word vectors, tf.data batches.
 
-This package knows TensorFlow and text, and no model.
+This package uses TensorFlow and contains no models.
 """

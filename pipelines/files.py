@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then moved into it."""
+"""Atomic file writes: a file is written under a temporary name, then moved into place."""
 
 import contextlib
 import csv
@@ -14,22 +14,22 @@ import numpy as np
 
 
 class WriteError(OSError):
-    """A file that cannot be written: `filename` names it, `strerror` is the reason."""
+    """A file cannot be written: `filename` names it and `strerror` gives the reason."""
 
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Opens a file for writing that takes the place of `path` only once it is complete.
+    """Opens a file for writing that replaces `path` only when it is complete.
 
     Args:
-        path: the file to write; its folder is made if it is missing. A device or a pipe is written to as it is, and of
-            a symbolic link the file that it leads to is replaced.
+        path: the file to write; a missing folder is created. A device or a pipe is written to directly. For a symbolic
+            link, the target is replaced.
 
     Yields:
-        A binary file.
+        The open binary file.
 
     Raises:
-        WriteError: the folder or file cannot be written; what stood at `path` still stands.
+        WriteError: the folder or file cannot be written; an existing file at `path` is unchanged.
     """
     path = Path(path)
     if _is_special(path):
@@ -45,31 +45,31 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a text file in UTF-8, whole or not at all.
+    """Writes a UTF-8 text file atomically.
 
     Raises:
         WriteError: see `atomic_write`.
     """
     with atomic_write(path) as file:
-        # Python strings from JSON may hold lone surrogates, which plain UTF-8 refuses.
+        # Python strings from JSON may hold lone surrogates, which strict UTF-8 rejects.
         file.write(text.encode("utf-8", "surrogatepass"))
 
 
 def named_files(names: str) -> list[str]:
-    """What a text names that may hold several files, separated by commas; a file's own name may hold one, too.
+    """Splits a list of names at its commas, except where it is the path of one file that exists.
 
     Args:
-        names: paths, or other names.
+        names: paths or other names, separated by commas.
     """
     return [names] if os.path.exists(os.path.expanduser(names)) else names.split(",")
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
-    """Examples as CSV, after a line of names; None is an empty cell.
+    """Formats rows as CSV with a header line; None becomes an empty cell.
 
     Args:
         columns: names of the columns.
-        rows: values by column.
+        rows: one mapping from column names to values per line.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -79,10 +79,10 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
 
 
 def validate_writable(path: str | os.PathLike) -> None:
-    """Finds out before a long work, and not after it, whether a file can be written.
+    """Checks that a file can be written, for use before a long computation.
 
     Args:
-        path: the file; it and its folder are left as they are.
+        path: the file; neither it nor its folder is changed.
 
     Raises:
         WriteError: the folder or file cannot be written.
@@ -93,7 +93,7 @@ def validate_writable(path: str | os.PathLike) -> None:
     made = [folder for folder in path.parents if not folder.exists()]
     with _beside(path) as (temporary, _):
         temporary.touch()
-    # What is refused before anything is written leaves no empty folders; another process may be using them by now.
+    # These folders were made for the check only. One that another process has filled by now stays.
     with contextlib.suppress(OSError):
         for folder in made:
             folder.rmdir()
@@ -110,7 +110,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is damaged, cut short or no such file.
+        ValueError: it is damaged, truncated or not an `.npz` file.
     """
     try:
         with open(path, "rb") as stream:
@@ -120,25 +120,25 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
             with np.load(stream, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
     except OSError as error:
-        # A real file system's mistakes have a number; the others are NumPy's word for a damaged file.
+        # Errors of the file system have an errno. NumPy raises an OSError without one for a damaged file.
         if error.errno is not None and error.errno != errno.EINVAL:
             raise
         raise ValueError(str(error)) from error
-    # What a damaged archive raises depends on the byte that is wrong, down to absurd sizes and unknown compressions.
+    # The exception depends on the damaged byte, which may give an absurd size or an unknown compression.
     except Exception as error:
         raise ValueError(str(error) or type(error).__name__) from error
 
 
 @contextlib.contextmanager
 def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iterator[None]:
-    """Names a file in the errors of writing it, which mostly do not say what could not be written.
+    """Adds the file's name to errors of writing it, most of which do not contain it.
 
     Args:
         path: the file's name.
-        alias: a name that the error may give and that tells a person nothing.
+        alias: a name that the error may contain and a user does not know, for example of a temporary file.
 
     Raises:
-        WriteError: in place of an OSError; a pipe that is closed at its other end is left as it is.
+        WriteError: replaces an OSError. A BrokenPipeError is passed on unchanged.
     """
     try:
         yield
@@ -152,7 +152,7 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
 
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
-    """A temporary file's name, not there afterwards, and that of the file whose place it may take."""
+    """Yields the path of a temporary file, which is removed afterwards, and of the file that it may replace."""
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     _make_room(path)
@@ -164,7 +164,7 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a device or a pipe stands there, which nothing may take the place of."""
+    """Whether the path is a device or a pipe, which must not be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -174,6 +174,6 @@ def _make_room(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        # "File exists" is what Python says where a file stands in the folder's place.
+        # Python reports "File exists" where a parent folder is in fact a file.
         number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
         raise WriteError(number, os.strerror(number), str(path)) from error

@@ -1,4 +1,4 @@
-"""JSON files, opened and parsed with a clear sentence for every mistake; and JSON values as messages show them."""
+"""Opens and parses JSON files with a clear message for every mistake, and formats JSON values for messages."""
 
 import json
 import os
@@ -11,32 +11,32 @@ LONGEST_QUOTE = 60
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a UTF-8 JSON file of any form.
+    """Reads a UTF-8 JSON file.
 
     Args:
         path: the file; a byte order mark is skipped.
 
     Returns:
-        What `json.loads` makes of it.
+        The parsed value, as from `json.loads`.
 
     Raises:
-        UserError: the file cannot be opened, is not UTF-8 or no JSON; the sentence names the place.
+        UserError: the file cannot be opened, or it is not UTF-8 or not JSON; the message gives the position.
     """
     with open_json(path) as file:
         return parse_json(file.read(), str(path))
 
 
 def open_json(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a file for reading.
+    """Opens a file for reading bytes.
 
     Args:
         path: the file.
 
     Returns:
-        The open file, in bytes.
+        The open binary file.
 
     Raises:
-        UserError: there is no such file, or it cannot be opened.
+        UserError: the file does not exist or cannot be opened.
     """
     if Path(path).is_dir():
         raise UserError(f"{path}: found a folder, expected a JSON file.")
@@ -53,14 +53,14 @@ def parse_json(raw: bytes, name: str) -> Any:
     """Parses UTF-8 JSON.
 
     Args:
-        raw: the text; a byte order mark is skipped.
-        name: where it came from, for messages.
+        raw: the encoded text; a byte order mark is skipped.
+        name: the file's name, for messages.
 
     Returns:
-        What `json.loads` makes of it.
+        The parsed value, as from `json.loads`.
 
     Raises:
-        UserError: it is not UTF-8 or no JSON; the sentence names the place.
+        UserError: it is not UTF-8 or not JSON; the message gives the position.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -77,10 +77,10 @@ def parse_json(raw: bytes, name: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Shows a JSON value in a message, shortened, after the word for its type.
+    """Formats a JSON value for a message: its type and its shortened value.
 
     Args:
-        value: what `json.loads` can return.
+        value: a value from `json.loads`.
 
     Returns:
         For example `the text 'abc'`, `the number 1.5`, `a list`, `null`.
@@ -103,7 +103,7 @@ def quoted(value: Any) -> str:
         value: anything with a `repr`.
 
     Returns:
-        Its `repr`, cut to a length that leaves a sentence readable.
+        Its `repr`, cut to `LONGEST_QUOTE` characters.
     """
     text = repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."

@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Tests of atomic writes, of their errors, and of damaged array files."""
 
 import errno
 import io
@@ -22,7 +22,7 @@ def test_the_file_appears_only_when_it_is_complete(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_old_file_stands_until_the_new_one_is_complete(tmp_path):
+def test_the_old_file_remains_until_the_new_one_is_complete(tmp_path):
     path = tmp_path / "file.bin"
     path.write_bytes(b"old")
     with atomic_write(path) as file:
@@ -49,27 +49,20 @@ def test_a_failure_without_an_old_file_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path):
-    (tmp_path / "file").write_text("here stands a file")
-    with pytest.raises(OSError), atomic_write(tmp_path / "file" / "below"):
-        pass
-    assert (tmp_path / "file").read_text() == "here stands a file"
-
-
 @pytest.mark.parametrize("text", ["", "plain\n", "é 日本 😀\r\n", "half a pair \ud83d"])
-def test_text_is_written_as_it_is(tmp_path, text):
+def test_text_is_written_unchanged(tmp_path, text):
     write_text(tmp_path / "new" / "file.txt", text)
     assert (tmp_path / "new" / "file.txt").read_bytes().decode("utf-8", "surrogatepass") == text
 
 
-def test_text_replaces_what_stood_there(tmp_path):
+def test_text_replaces_an_existing_file(tmp_path):
     path = tmp_path / "file.txt"
     write_text(path, "a long text that was here before")
     write_text(str(path), "short")
     assert path.read_bytes() == b"short"
 
 
-def test_behind_a_symbolic_link_the_file_is_replaced_and_not_the_link(tmp_path):
+def test_the_target_of_a_symbolic_link_is_replaced_and_not_the_link(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
@@ -85,19 +78,19 @@ def test_a_device_is_written_to_and_stays_a_device():
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
-def test_what_cannot_be_written_is_named_with_the_reason(tmp_path):
-    (tmp_path / "file").write_text("here stands a file")
-    places = {tmp_path: errno.EISDIR, tmp_path / "file" / "below": errno.ENOTDIR}
-    places |= {tmp_path / "file" / "further" / "below": errno.ENOTDIR, Path("/proc/nowhere/file"): errno.ENOENT}
-    for place, reason in places.items():
+def test_a_write_error_has_the_path_and_the_reason(tmp_path):
+    (tmp_path / "file").write_text("old")
+    reasons = {tmp_path: errno.EISDIR, tmp_path / "file" / "below": errno.ENOTDIR}
+    reasons |= {tmp_path / "file" / "further" / "below": errno.ENOTDIR, Path("/proc/nowhere/file"): errno.ENOENT}
+    for path, reason in reasons.items():
         for write in (validate_writable, lambda path: write_text(path, "text")):
             with pytest.raises(WriteError) as caught:
-                write(place)
-            assert (caught.value.filename, caught.value.strerror) == (str(place), os.strerror(reason))
-    assert contents_of(tmp_path) == {"file": b"here stands a file"}
+                write(path)
+            assert (caught.value.filename, caught.value.strerror) == (str(path), os.strerror(reason))
+    assert contents_of(tmp_path) == {"file": b"old"}
 
 
-def test_a_full_disk_is_named_with_the_file_and_not_with_the_temporary_one(tmp_path):
+def test_the_error_of_a_full_disk_names_the_file_and_not_the_temporary_one(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with pytest.raises(WriteError) as caught, atomic_write(path):
@@ -108,12 +101,12 @@ def test_a_full_disk_is_named_with_the_file_and_not_with_the_temporary_one(tmp_p
     assert contents_of(tmp_path) == {"file": b"old"}
 
 
-def test_a_closed_pipe_is_left_as_it_is():
+def test_the_error_of_a_closed_pipe_is_unchanged():
     with pytest.raises(BrokenPipeError), named_errors("standard output"):
         raise BrokenPipeError
 
 
-def test_asking_whether_a_file_can_be_written_changes_nothing(tmp_path):
+def test_validating_that_a_file_can_be_written_changes_nothing(tmp_path):
     (tmp_path / "file").write_text("old")
     validate_writable(tmp_path / "file")
     validate_writable(tmp_path / "new" / "newer" / "file")
@@ -121,28 +114,28 @@ def test_asking_whether_a_file_can_be_written_changes_nothing(tmp_path):
     assert contents_of(tmp_path) == {"file": b"old"}
 
 
-def test_arrays_are_read_whole_or_refused_whatever_byte_is_wrong(tmp_path):
+def test_arrays_are_read_correctly_or_rejected_whichever_byte_is_damaged(tmp_path):
     path = tmp_path / "arrays.npz"
     expected = {"a": np.arange(5, dtype=np.int16), "b": np.array([[0.5, -1]], np.float32)}
     np.savez(path, **expected)
     whole = path.read_bytes()
-    refused = 0
-    for place in range(len(whole)):
-        for raw in (whole[:place], whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]):
+    rejected = 0
+    for index in range(len(whole)):
+        for raw in (whole[:index], whole[:index] + bytes([whole[index] ^ 255]) + whole[index + 1 :]):
             path.write_bytes(raw)
             try:
                 found = read_arrays(path)
             except ValueError as error:
                 assert str(error)
-                refused += 1
+                rejected += 1
                 continue
             for name in found.keys() & expected.keys():
                 np.testing.assert_array_equal(found[name], expected[name])
-    assert refused > 0.75 * 2 * len(whole)
+    assert rejected > 0.75 * 2 * len(whole)
 
 
 @pytest.mark.parametrize("raw", [b"", b"text", b"PK\x03\x04", None])
-def test_what_is_no_archive(tmp_path, raw):
+def test_other_files_are_rejected_as_archives(tmp_path, raw):
     stream = io.BytesIO()
     np.save(stream, np.zeros(3))
     (tmp_path / "file").write_bytes(stream.getvalue() if raw is None else raw)
@@ -150,7 +143,7 @@ def test_what_is_no_archive(tmp_path, raw):
         read_arrays(tmp_path / "file")
 
 
-def test_an_archive_that_is_not_there(tmp_path):
+def test_a_missing_archive_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_arrays(tmp_path / "absent")
 

@@ -1,4 +1,4 @@
-"""Tests of where questions come from: files, the bundled sample, TensorFlow Datasets, and "auto" without a network."""
+"""Tests of loading questions: files, the bundled sample, TensorFlow Datasets, and "auto" without a network."""
 
 import hashlib
 import json
@@ -13,10 +13,6 @@ from tensorflow_datasets.core.download import checksums
 from fabir_tf.pipelines.datasets import sources
 from fabir_tf.pipelines.datasets.squad import Answer, Question, check_offsets
 from fabir_tf.pipelines.errors import UserError
-
-needs_sample = pytest.mark.skipif(
-    not (sources.BUNDLED / "sample-train.json").is_file(), reason="needs the bundled sample, which is not made yet"
-)
 
 PASSAGES = {"Ada": "Caf\u00e9 \U0001f600 Ada wrote it.", "Bob": "Bob read it."}
 ROWS = {
@@ -45,7 +41,7 @@ def url_info(split):
 
 
 class TinySquad(tfds.core.GeneratorBasedBuilder):
-    """A dataset with SQuAD 2.0's features that is downloaded, or taken from a folder, as the real one is."""
+    """A dataset with the features of SQuAD 2.0 that is downloaded or read from a folder, like the real one."""
 
     VERSION = tfds.core.Version("1.0.0")
     url_infos = {f"{URL}{split}-tiny.json": url_info(split) for split in ROWS}  # noqa: RUF012
@@ -69,7 +65,7 @@ class TinySquad(tfds.core.GeneratorBasedBuilder):
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
-    """Every probe fails, and is counted; what "auto" means is not carried from test to test."""
+    """Every probe fails and is recorded; each test resolves "auto" anew."""
     probed = []
     monkeypatch.setattr(sources, "is_reachable", lambda url: probed.append(url))
     sources._settle_auto.cache_clear()
@@ -109,26 +105,24 @@ def test_a_path_is_read_whole_for_either_split(tmp_path):
             assert list(by_id(sources.load_dataset(str(path), split, log=pytest.fail))) == ["q1", "q2", "q3"]
 
 
-def test_an_absent_json_file_is_not_looked_for_in_tfds():
+def test_a_missing_json_file_is_not_looked_up_in_tfds():
     message = failure("absent/mine.json", "train")
     assert "absent/mine.json" in message
     assert "no such file" in message
 
 
-def test_an_unknown_split():
+def test_an_unknown_split_is_reported():
     assert "'test'" in failure("sample", "test")
 
 
-@needs_sample
 @pytest.mark.parametrize("split", ["train", "dev"])
-def test_the_sample_is_sound(split):
+def test_the_sample_is_fit_for_training(split):
     data = sources.load_dataset("sample", split, log=pytest.fail)
     assert data.name == f"sample ({split})"
-    assert not data.has_unanswerable
     check_offsets(data)
 
 
-def test_a_missing_sample_names_the_file(monkeypatch, tmp_path):
+def test_the_error_of_a_missing_sample_names_the_file(monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "BUNDLED", tmp_path)
     assert "sample-dev.json" in failure("sample", "dev")
 
@@ -141,28 +135,28 @@ def test_tfds_is_prepared_from_a_folder_without_a_probe(tmp_path, manual_dir, of
     data = sources.load_dataset("tiny_squad", "train", log=pytest.fail, **folders)
     assert data.name == "tiny_squad (train)"
     assert dict(zip(data.titles, data.passages, strict=True)) == PASSAGES
-    places = {title: place for place, title in enumerate(data.titles)}
+    passages = {title: index for index, title in enumerate(data.titles)}
     assert by_id(data) == {
-        "q1": Question("q1", "Who wrote?", places["Ada"], (Answer("Ada", 7),)),
-        "q2": Question("q2", "Who read?", places["Bob"], (Answer("Bob", 0), Answer("Bob read it", 0))),
-        "q3": Question("q3", "What was done?", places["Ada"], (Answer("wrote", 11),)),
+        "q1": Question("q1", "Who wrote?", passages["Ada"], (Answer("Ada", 7),)),
+        "q2": Question("q2", "Who read?", passages["Bob"], (Answer("Bob", 0), Answer("Bob read it", 0))),
+        "q3": Question("q3", "What was done?", passages["Ada"], (Answer("wrote", 11),)),
     }
     check_offsets(data)
-    # Prepared now: neither the folder nor the network is needed again.
+    # The dataset is prepared now, so neither the folder nor the network is needed.
     folders.pop("tfds_manual_dir")
     again = sources.load_dataset("tiny_squad", "dev", **folders)
     assert again.questions == (Question("d1", "Who slept?", 0, (), True),)
     assert offline == []
 
 
-def test_tfds_files_that_are_not_the_official_ones(tmp_path, manual_dir):
+def test_tfds_with_unofficial_files_is_an_error(tmp_path, manual_dir):
     (manual_dir / "dev-tiny.json").write_text("{}", encoding="utf-8")
     message = failure("tiny_squad", "dev", tfds_data_dir=str(tmp_path / "d"), tfds_manual_dir=str(manual_dir))
     for part in ["--dataset=tiny_squad", "dev-tiny.json", "checksum", "--dataset=PATH"]:
         assert part in message
 
 
-def test_tfds_folder_with_a_file_missing(tmp_path, manual_dir):
+def test_tfds_folder_without_a_file_is_an_error(tmp_path, manual_dir):
     (manual_dir / "dev-tiny.json").unlink()
     message = failure("tiny_squad", "dev", tfds_data_dir=str(tmp_path / "d"), tfds_manual_dir=str(manual_dir))
     for part in [f"dev-tiny.json not found in --tfds_manual_dir={manual_dir}", "squad.invalid cannot be reached"]:
@@ -172,7 +166,7 @@ def test_tfds_folder_with_a_file_missing(tmp_path, manual_dir):
     assert "no such folder" in message
 
 
-def test_tfds_offline_says_what_to_do(tmp_path, offline):
+def test_the_offline_error_of_tfds_says_what_to_do(tmp_path, offline):
     message = failure("squad/v2.0", "dev", tfds_data_dir=str(tmp_path))
     for part in [
         "--dataset=squad/v2.0",
@@ -186,7 +180,7 @@ def test_tfds_offline_says_what_to_do(tmp_path, offline):
     assert len(offline) == 1
 
 
-def test_tfds_download_that_fails_after_the_probe(tmp_path, monkeypatch):
+def test_a_failing_tfds_download_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "is_reachable", lambda url: True)
 
     def fail(*_, **__):
@@ -208,24 +202,24 @@ def test_tfds_download_that_fails_after_the_probe(tmp_path, monkeypatch):
         ("", ["found an empty name"]),
     ],
 )
-def test_tfds_unknown_names(tmp_path, spec, parts):
+def test_unknown_tfds_names_are_reported(tmp_path, spec, parts):
     message = failure(spec, "dev", tfds_data_dir=str(tmp_path))
     for part in [f"--dataset={spec}", "SQuAD JSON file", "auto", "sample", "squad/v1.1", *parts]:
         assert part in message
 
 
-def test_a_folder_is_named_as_one(tmp_path):
+def test_a_folder_is_reported_as_a_folder(tmp_path):
     assert "found a folder" in failure(str(tmp_path), "dev")
 
 
-def test_tfds_without_squad_features(tmp_path):
+def test_tfds_without_squad_features_is_an_error(tmp_path):
     message = failure("mnist", "train", tfds_data_dir=str(tmp_path))
     for part in ["--dataset=mnist", "image, label", "id, context, question, answers"]:
         assert part in message
 
 
 @pytest.mark.parametrize("spec", ["squad/v1.1", "squad/v2.0"])
-def test_tfds_mock_data_works_offline(tmp_path, spec, offline):
+def test_tfds_mock_data_is_loaded_offline(tmp_path, spec, offline):
     with tfds.testing.mock_data(num_examples=7):
         data = sources.load_dataset(spec, "dev", tfds_data_dir=str(tmp_path))
     assert len(data.questions) == 7
@@ -249,7 +243,7 @@ def test_rows_share_a_passage_only_with_the_same_title():
 
 
 @pytest.mark.parametrize(("rows", "part"), [([], "no question"), ([row("1"), row("1")], "'1'")])
-def test_rows_that_make_no_dataset(rows, part):
+def test_empty_and_repeated_rows_are_errors(rows, part):
     with pytest.raises(UserError, match=part):
         sources.data_from_rows(rows, "rows")
 
@@ -259,7 +253,7 @@ def test_rows_that_make_no_dataset(rows, part):
 
 @pytest.fixture
 def tiny_auto(monkeypatch, tmp_path):
-    """ "auto" with the tiny dataset in SQuAD's place, and a sample of one question."""
+    """Makes "auto" use the tiny dataset instead of SQuAD, and a sample of one question."""
     bundled = tmp_path / "bundled"
     bundled.mkdir()
     for split in ROWS:
@@ -269,19 +263,19 @@ def tiny_auto(monkeypatch, tmp_path):
     return {"tfds_data_dir": str(tmp_path / "prepared")}
 
 
-def test_auto_offline_is_the_sample_in_one_line(tiny_auto, offline):
+def test_auto_offline_is_the_sample_and_logs_one_line(tiny_auto, offline):
     lines = []
     data = sources.load_dataset("auto", "train", log=lines.append, **tiny_auto)
     assert data.name == "sample (train)"
     (line,) = lines
     for part in ["--dataset=auto", "bundled sample", "tiny_squad", "squad.invalid cannot be reached"]:
         assert part in line
-    # The other split is the same dataset, without a second wait.
+    # The other split is of the same dataset, without a second probe.
     assert sources.load_dataset("auto", "dev", log=lines.append, **tiny_auto).name == "sample (dev)"
     assert len(offline) == 1
 
 
-def test_auto_is_squad_where_it_is_prepared_or_can_be(tiny_auto, manual_dir, offline):
+def test_auto_is_squad_if_it_is_prepared_or_can_be_prepared(tiny_auto, manual_dir, offline):
     lines = []
     data = sources.load_dataset("auto", "train", tfds_manual_dir=str(manual_dir), log=lines.append, **tiny_auto)
     assert data.name == "tiny_squad (train)"
@@ -293,12 +287,12 @@ def test_auto_is_squad_where_it_is_prepared_or_can_be(tiny_auto, manual_dir, off
     assert offline == []
 
 
-def test_auto_with_a_folder_that_does_not_do_is_an_error(tiny_auto, manual_dir):
+def test_auto_with_an_incomplete_folder_is_an_error(tiny_auto, manual_dir):
     (manual_dir / "train-tiny.json").unlink()
     assert "train-tiny.json" in failure("auto", "train", tfds_manual_dir=str(manual_dir), log=pytest.fail, **tiny_auto)
 
 
-def test_auto_falls_back_when_the_download_fails(tiny_auto, monkeypatch):
+def test_auto_is_the_sample_if_the_download_fails(tiny_auto, monkeypatch):
     def fail(*_, **__):
         raise OSError("disk full")
 
@@ -314,7 +308,7 @@ def test_auto_falls_back_when_the_download_fails(tiny_auto, monkeypatch):
 
 @pytest.fixture
 def probe(monkeypatch):
-    """The real probe with `requests.head` replaced."""
+    """Runs the real probe with `requests.head` replaced."""
     monkeypatch.undo()
 
     def run(head, seconds=5.0):
@@ -325,16 +319,16 @@ def probe(monkeypatch):
     return run
 
 
-def test_the_probe_takes_any_answer(probe):
-    class Answer404:
+def test_the_probe_accepts_any_response(probe):
+    class Response404:
         status_code = 404
 
-    asked = {}
-    assert probe(lambda url, **named: asked.update(named, url=url) or Answer404())
-    assert asked == {"url": "https://squad.invalid/x", "timeout": 5.0, "allow_redirects": True}
+    requested = {}
+    assert probe(lambda url, **named: requested.update(named, url=url) or Response404())
+    assert requested == {"url": "https://squad.invalid/x", "timeout": 5.0, "allow_redirects": True}
 
 
-def test_the_probe_takes_no_for_an_answer(probe):
+def test_the_probe_fails_if_the_connection_is_refused(probe):
     def refuse(*_, **__):
         raise requests.ConnectionError("no route")
 
@@ -342,25 +336,25 @@ def test_the_probe_takes_no_for_an_answer(probe):
 
 
 def test_the_probe_does_not_wait_for_a_slow_name_server(probe):
-    released, answered = threading.Event(), threading.Event()
+    released, finished = threading.Event(), threading.Event()
 
     def hang(*_, **__):
         released.wait(30)
-        answered.set()
+        finished.set()
         raise requests.ConnectionError("no such host")
 
     assert not probe(hang, seconds=0.05)
-    assert not answered.is_set()
+    assert not finished.is_set()
     released.set()
 
 
-def test_several_datasets_are_one(tmp_path):
+def test_several_datasets_are_joined(tmp_path):
     paths = [tmp_path / name for name in ("train.json", "dev.json", "train,dev.json")]
     for path, split in zip(paths, ("train", "dev", "train"), strict=True):
         path.write_text(squad_json(split))
     both = sources.load_dataset(f"{paths[0]},{paths[1]}", "train")
     assert [question.id for question in both.questions] == ["q1", "q2", "q3", "d1"]
-    # A file's name may hold a comma.
+    # The name of a file may contain a comma.
     assert len(sources.load_dataset(str(paths[2]), "train").questions) == 3
     with pytest.raises(UserError, match=r"nowhere\.json"):
         sources.load_dataset(f"{paths[0]},{tmp_path}/nowhere.json", "dev")
@@ -368,6 +362,6 @@ def test_several_datasets_are_one(tmp_path):
         sources.load_dataset(f"{paths[0]},{paths[0]}", "train")
 
 
-def test_a_file_among_several_datasets_holds_one_split():
+def test_a_file_among_several_names_is_recognized():
     assert sources.names_file("sample,train.json")
     assert not sources.names_file("sample,squad/v1.1")

@@ -1,4 +1,4 @@
-"""Tests of the SQuAD reader: untouched texts, one clear sentence per mistake, splits and records for prediction."""
+"""Tests of reading SQuAD: unchanged texts, one clear message per mistake, splits, and records for prediction."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def failure(call, *arguments):
 # === read_squad ===
 
 
-def test_texts_are_untouched_and_each_paragraph_is_held_once(tmp_path):
+def test_texts_are_unchanged_and_each_paragraph_is_one_passage(tmp_path):
     value = content(question("q1"), question("q2", [("Ada", 8), ("it", 22)], is_impossible=False))
     value["data"].append({"paragraphs": [{"context": "Nobody.", "qas": [question("q3", [], is_impossible=True)]}]})
     data = squad.read_squad(written(tmp_path, value))
@@ -76,7 +76,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
     assert len(squad.read_squad(path).questions) == 1
 
 
-def test_empty_answers_without_a_mark_are_read_but_not_learnt_from(tmp_path):
+def test_unmarked_questions_without_answers_are_read_but_not_valid_for_training(tmp_path):
     data = squad.read_squad(written(tmp_path, content(question("lonely", []))))
     assert data.questions[0].answers == ()
     message = failure(squad.check_offsets, data)
@@ -89,7 +89,7 @@ PATH_OF_START = "data[0].paragraphs[0].qas[0].answers[0].answer_start"
 
 
 def with_field(path, value):
-    """A good file in which one field is replaced, or left out where the value is `...`."""
+    """Returns a valid file with one field replaced, or removed if the value is `...`."""
     good = content(question())
     *parents, last = path
     node = good
@@ -135,7 +135,7 @@ QA = ("data", 0, "paragraphs", 0, "qas", 0)
         (content(), ["no question", "expected at least one"]),
     ],
 )
-def test_a_wrong_form_names_file_and_place(tmp_path, value, parts):
+def test_an_invalid_structure_is_reported_with_file_and_path(tmp_path, value, parts):
     message = failure(squad.read_squad, written(tmp_path, value))
     assert message.startswith(str(tmp_path / "set.json"))
     for part in parts:
@@ -154,14 +154,14 @@ def test_a_wrong_form_names_file_and_place(tmp_path, value, parts):
         (b'{"data": ' + b"9" * 5000 + b"}", ["no valid JSON"]),
     ],
 )
-def test_a_broken_file_names_the_place(tmp_path, raw, parts):
+def test_a_broken_file_is_reported_with_the_position(tmp_path, raw, parts):
     message = failure(squad.read_squad, written(tmp_path, raw))
     assert message.startswith(str(tmp_path / "set.json"))
     for part in parts:
         assert part in message
 
 
-def test_a_missing_file_and_a_folder(tmp_path):
+def test_a_missing_file_and_a_folder_are_reported(tmp_path):
     assert "absent.json: found no such file" in failure(squad.read_squad, tmp_path / "absent.json")
     assert "found a folder" in failure(squad.read_squad, tmp_path)
     path = written(tmp_path, content(question()))
@@ -174,24 +174,45 @@ def test_a_missing_file_and_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "parts"),
     [
-        (("Ada", 9), ["'da\u201d' stands at answer_start 9", "expected 'Ada'"]),
-        (("Ada", 500), ["the passage has ended at answer_start 500", "expected 'Ada'"]),
+        (("Ada", 9), ["found 'da\u201d' at answer_start 9", "expected 'Ada'"]),
+        (("Ada", 500), ["found the end of the passage at answer_start 500", "expected 'Ada'"]),
         (("Ada", -1), ["no answer_start for 'Ada'"]),
         (("", 3), ["an empty answer"]),
     ],
 )
-def test_wrong_offsets_are_shown_and_counted(tmp_path, answer, parts):
+def test_wrong_offsets_are_reported_and_counted(tmp_path, answer, parts):
     value = content(question("good"), question("bad", [("wrote", 15), answer]), question("worse", [("it", 0)]))
     message = failure(squad.check_offsets, squad.read_squad(written(tmp_path, value)))
     for part in ["set.json", "'bad'", "2 of 4 answers are off", *parts]:
         assert part in message
 
 
+# === Unanswerable questions ===
+
+
+def test_unanswerable_questions_are_counted_and_dropped():
+    mixed = content(question("a"), question("b", [], is_impossible=True), question("c"), question("d", []))
+    data = squad.squad_from_json(mixed, "mixed")
+    assert (data.unanswerable, data.has_unanswerable) == (2, True)
+    kept = squad.data_without_unanswerable(data)
+    assert (kept.unanswerable, kept.has_unanswerable) == (0, False)
+    assert kept.questions == (data.questions[0], data.questions[2])
+    assert (kept.name, kept.passages, kept.titles) == (data.name, data.passages, data.titles)
+
+
+def test_a_passage_stays_when_all_its_questions_are_dropped():
+    value = content(question("a", [], is_impossible=True))
+    value["data"].append({"paragraphs": [{"context": "Ada wrote.", "qas": [question("b", [("Ada", 0)])]}]})
+    data = squad.data_without_unanswerable(squad.squad_from_json(value, "mixed"))
+    assert data.passages == (PASSAGE, "Ada wrote.")
+    assert [data.passages[asked.passage] for asked in data.questions] == ["Ada wrote."]
+
+
 # === hold_out ===
 
 
 def made(titles, passages=None):
-    """One question per passage."""
+    """Makes a dataset with one question per passage."""
     passages = passages or [f"passage {index}" for index in range(len(titles))]
     questions = tuple(Question(f"q{index}", "?", index, (Answer("p", 0),)) for index in range(len(passages)))
     return SquadData("made", tuple(passages), tuple(titles), questions)
@@ -204,7 +225,7 @@ def ids(data):
 def test_whole_articles_are_held_out():
     titles = [f"t{index % 23}" for index in range(46)]
     train, dev = squad.hold_out(made(titles))
-    # Of 23 articles in order the 10th and the 20th.
+    # The 10th and the 20th of 23 articles.
     assert ids(dev) == ["q9", "q19", "q32", "q42"]
     assert set(dev.titles) == {"t9", "t19"}
     assert not set(dev.titles) & set(train.titles)
@@ -214,20 +235,20 @@ def test_whole_articles_are_held_out():
             assert part.passages[asked.passage] == f"passage {asked.id[1:]}"
 
 
-def test_with_few_titles_passages_are_held_out_and_equal_ones_stay_together():
+def test_with_few_titles_passages_are_held_out_and_equal_ones_stay_in_one_part():
     passages = [f"p{index % 5}" for index in range(10)]
     train, dev = squad.hold_out(made(["a"] * 10, passages), every=5)
     assert ids(dev) == ["q4", "q9"]
     assert not set(dev.passages) & set(train.passages)
 
 
-def test_of_two_passages_the_last_is_held_out():
+def test_the_last_of_two_passages_is_held_out():
     train, dev = squad.hold_out(made(["a", "a"]))
     assert (ids(train), ids(dev)) == (["q0"], ["q1"])
     assert (train.name, dev.name) == ("made (training part)", "made (held-out part)")
 
 
-def test_what_cannot_be_split():
+def test_unsplittable_data_is_an_error():
     assert "one passage" in failure(squad.hold_out, made(["a"]))
     assert "expected 2 or more" in failure(squad.hold_out, made(["a", "b"]), 1)
 
@@ -240,7 +261,7 @@ def records(folder, raw):
     return list(read_records(path))
 
 
-def test_json_lines_with_every_spelling(tmp_path):
+def test_json_lines_with_every_field_name(tmp_path):
     raw = (
         b'\xef\xbb\xbf{"question": "Who?", "passage": "Ada."}\n\n'
         b'{"id": "x", "question": "Where?", "context": "Caf\xc3\xa9."}\r\n'
@@ -282,14 +303,14 @@ def test_a_bad_line_does_not_stop_the_others(tmp_path, line, identifier, parts):
 
 
 @pytest.mark.parametrize("first", [b"nonsense", b'{"question": "Who?"', b'{"broken', b"{"])
-def test_a_bad_first_line_does_not_hide_the_others(tmp_path, first):
+def test_a_bad_first_line_does_not_stop_the_others(tmp_path, first):
     bad, good = records(tmp_path, first + b'\n{"question": "Who?", "passage": "Ada."}')
     assert "line 1" in bad.error
     assert good == Record("2", "Who?", "Ada.")
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_squad_json_is_recognised_with_and_without_answers(tmp_path, indent):
+def test_squad_json_is_recognized_with_and_without_answers(tmp_path, indent):
     value = content(question("q1"), {"id": "q2", "question": "Where?"})
     raw = b"\n" + json.dumps(value, indent=indent).encode()
     assert records(tmp_path, raw) == [Record("q1", "Who is q1?", PASSAGE), Record("q2", "Where?", PASSAGE)]
@@ -301,7 +322,7 @@ def test_an_empty_passage_in_squad_json_is_a_bad_record(tmp_path):
     assert "passage is empty" in bad.error
 
 
-def test_broken_squad_json_is_one_error_with_its_place(tmp_path):
+def test_broken_squad_json_is_one_error_with_its_position(tmp_path):
     raw = json.dumps(content(question()), indent=1).encode()
     assert "line 3, column" in failure(records, tmp_path, b'{\n"version": "1",\n"data": [')
     assert "no valid JSON" in failure(records, tmp_path, raw[:-20])
@@ -314,18 +335,18 @@ def test_an_empty_file_has_no_records_and_a_missing_one_is_an_error(tmp_path):
 
 
 def test_standard_input_is_answered_line_by_line(monkeypatch):
-    taken = []
+    lines_read = []
 
     class Pipe(io.BytesIO):
         def readline(self, *arguments):
-            taken.append(1)
+            lines_read.append(1)
             return super().readline(*arguments)
 
     lines = b'{"question": "Who?", "passage": "Ada."}\n' * 3
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(lines)))
     stream = read_records("-")
     assert next(stream) == Record("1", "Who?", "Ada.")
-    assert len(taken) == 1
+    assert len(lines_read) == 1
     assert [record.id for record in stream] == ["2", "3"]
 
 
@@ -341,13 +362,14 @@ def test_standard_input_without_bytes_and_its_errors(monkeypatch):
 
 @needs_shared
 @pytest.mark.parametrize(
-    ("name", "articles", "passages", "questions"),
-    [("dev-v1.1.json", 48, 2067, 10570), ("dev-v2.0.json", 35, 1204, 11873)],
+    ("name", "articles", "passages", "questions", "unanswerable"),
+    [("dev-v1.1.json", 48, 2067, 10570, 0), ("dev-v2.0.json", 35, 1204, 11873, 5945)],
 )
-def test_official_files(name, articles, passages, questions):
+def test_official_files(name, articles, passages, questions, unanswerable):
     path = SHARED / "squad" / name
     data = squad.read_squad(path)
     assert (len(set(data.titles)), len(data.passages), len(data.questions)) == (articles, passages, questions)
+    assert data.unanswerable == unanswerable
     squad.check_offsets(data)
     train, dev = squad.hold_out(data)
     assert not set(train.titles) & set(dev.titles)
@@ -355,7 +377,7 @@ def test_official_files(name, articles, passages, questions):
     assert [record.id for record in read_records(path)] == ids(data)
 
 
-def test_parts_are_joined_one_after_the_other():
+def test_parts_are_joined_in_order():
     first = squad.squad_from_json(content(question("a"), question("b")), "first")
     second = squad.squad_from_json(content(question("c", (("Bob", 0),)), context="Bob.", title="Bob"), "second")
     joined = squad.join([first, second])
@@ -372,5 +394,5 @@ def test_parts_are_joined_one_after_the_other():
 def test_parts_with_a_question_of_the_same_id_are_not_joined():
     first, second = (squad.squad_from_json(content(question("a")), name) for name in ("first", "second"))
     assert failure(squad.join, [first, second]) == (
-        "first and second both have the question 'a', expected different ones."
+        "first and second both have the question 'a', expected different ids."
     )

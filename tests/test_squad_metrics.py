@@ -1,4 +1,4 @@
-"""Tests of the scores against numbers worked out by hand, and against the official figures of real predictions."""
+"""Tests of the scores against values computed by hand and against the official figures of real predictions."""
 
 import json
 
@@ -45,7 +45,7 @@ def failure(call, *arguments):
         ("", ""),
     ],
 )
-def test_normalisation(text, expected):
+def test_normalization(text, expected):
     assert squad_metrics.normalize_answer(text) == expected
 
 
@@ -60,13 +60,13 @@ def test_normalisation(text, expected):
         ("the", "red", 0, 0),
     ],
 )
-def test_one_pair(prediction, truth, match, overlap):
+def test_exact_match_and_f1_of_one_pair(prediction, truth, match, overlap):
     assert squad_metrics.exact_match(prediction, truth) == match
     assert squad_metrics.f1(prediction, truth) == pytest.approx(overlap, abs=1e-15)
     assert squad_metrics.f1(prediction, truth, empty_equals_empty=True) == pytest.approx(overlap, abs=1e-15)
 
 
-def test_two_texts_without_words_differ_between_the_versions():
+def test_two_texts_without_words_score_differently_in_the_versions():
     assert squad_metrics.exact_match("the", "") == 1
     assert squad_metrics.f1("the", "") == 0
     assert squad_metrics.f1("the", "", empty_equals_empty=True) == 1
@@ -96,7 +96,7 @@ def test_v1_needs_references_and_questions():
 
 DATA = asked(a=["Denver Broncos"], b=["1973"], c=[], d=[])
 PREDICTIONS = {"a": "Denver", "b": "1973", "c": "something", "d": ""}
-DOUBTS = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}
+NO_ANSWER_PROBABILITIES = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}
 
 
 def close(numbers):
@@ -121,28 +121,28 @@ def test_v2_without_probabilities():
     assert list(scores)[:3] == ["exact", "f1", "total"]
 
 
-def test_v2_threshold_is_strict_and_turns_answers_into_none():
-    scores = squad_metrics.score_v2(DATA, PREDICTIONS, DOUBTS, 0.3)
-    # b and d lie above 0.3: b loses its answer, d has none; a and c keep theirs.
+def test_v2_threshold_is_strict_and_replaces_answers_by_no_answer():
+    scores = squad_metrics.score_v2(DATA, PREDICTIONS, NO_ANSWER_PROBABILITIES, 0.3)
+    # b and d are above 0.3: the answer of b is dropped, d has none; a and c keep theirs.
     assert scores["exact"] == 25.0
     assert scores["f1"] == close(100 * (2 / 3 + 0 + 0 + 1) / 4)
     assert scores["HasAns_exact"] == 0.0
     assert scores["NoAns_exact"] == 50.0
-    assert squad_metrics.score_v2(DATA, PREDICTIONS, DOUBTS, 0.29)["NoAns_exact"] == 100.0
+    assert squad_metrics.score_v2(DATA, PREDICTIONS, NO_ANSWER_PROBABILITIES, 0.29)["NoAns_exact"] == 100.0
 
 
 def test_v2_best_thresholds():
-    scores = squad_metrics.score_v2(DATA, PREDICTIONS, DOUBTS)
+    scores = squad_metrics.score_v2(DATA, PREDICTIONS, NO_ANSWER_PROBABILITIES)
     # Sums from "never answer" upwards, exact: 2, a 2, c 1, b 2, d 2; F1: 2, a 8/3, c 5/3, b 8/3, d 8/3.
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (50.0, 0.0)
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (close(100 * (8 / 3) / 4), 0.1)
     assert list(scores)[-4:] == ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"]
-    # The threshold that is applied has no say in the search.
-    again = squad_metrics.score_v2(DATA, PREDICTIONS, DOUBTS, 0.2)
+    # The applied threshold does not affect the search.
+    again = squad_metrics.score_v2(DATA, PREDICTIONS, NO_ANSWER_PROBABILITIES, 0.2)
     assert (again["best_f1"], again["best_f1_thresh"]) == (scores["best_f1"], 0.1)
 
 
-def test_v2_equal_probabilities_enter_in_the_order_of_their_file():
+def test_v2_equal_probabilities_are_passed_in_the_order_of_their_file():
     data = asked(a=["x"], n=[])
     predictions = {"a": "x", "n": "wrong"}
     # 1 at first; a then n: 2, 1; n then a: 0, 1.
@@ -150,10 +150,10 @@ def test_v2_equal_probabilities_enter_in_the_order_of_their_file():
     assert squad_metrics.score_v2(data, predictions, {"n": 0.5, "a": 0.5})["best_exact"] == 50.0
 
 
-def test_v2_search_charges_an_answer_that_normalises_to_nothing():
+def test_v2_search_penalizes_an_answer_without_words_after_normalization():
     data, predictions = asked(n=[], a=["x"]), {"n": "the", "a": "x"}
     scores = squad_metrics.score_v2(data, predictions, {"n": 0.1, "a": 0.2})
-    # Both are right, and still the search sees 1, n 0, a 1.
+    # Both are right, but the sums of the search are 1, n 0, a 1.
     assert scores["exact"] == 100.0
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (50.0, 0.0)
 
@@ -161,13 +161,13 @@ def test_v2_search_charges_an_answer_that_normalises_to_nothing():
 def test_v2_references_without_words_are_left_out():
     data = asked(a=["the", "Rome"], b=["a!"])
     scores = squad_metrics.score_v2(data, {"a": "the", "b": ""})
-    # For a only Rome counts; for b nothing is left, so "" is right, and b has an answer all the same.
+    # For a only Rome counts. For b no reference is left, so "" is right, but b still counts as answerable.
     assert (scores["exact"], scores["f1"], scores["HasAns_total"]) == (50.0, 50.0, 2)
     assert "NoAns_total" not in scores
     assert "HasAns_total" not in squad_metrics.score_v2(asked(n=[]), {"n": ""})
 
 
-def test_v2_missing_predictions_count_nothing_at_any_threshold():
+def test_v2_missing_predictions_score_0_at_any_threshold():
     data = asked(a=["x"], n=[], m=[])
     scores = squad_metrics.score_v2(data, {"a": "x", "n": ""}, {"a": 0.5, "n": 0.5}, -1.0)
     assert scores["exact"] == close(100 / 3)
@@ -175,31 +175,31 @@ def test_v2_missing_predictions_count_nothing_at_any_threshold():
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (close(200 / 3), 0.5)
 
 
-def test_v2_unknown_ids_and_numpy_numbers_are_fine():
-    predictions, doubts = PREDICTIONS | {"z": "x"}, DOUBTS | {"y": 0.0, "z": 0.0}
-    expected = squad_metrics.score_v2(DATA, PREDICTIONS, DOUBTS)
-    assert squad_metrics.score_v2(DATA, predictions, doubts) == expected
-    exact = {key: np.float32(round(value * 8) / 8) for key, value in DOUBTS.items()}
+def test_v2_unknown_ids_and_numpy_numbers_are_accepted():
+    predictions, probabilities = PREDICTIONS | {"z": "x"}, NO_ANSWER_PROBABILITIES | {"y": 0.0, "z": 0.0}
+    expected = squad_metrics.score_v2(DATA, PREDICTIONS, NO_ANSWER_PROBABILITIES)
+    assert squad_metrics.score_v2(DATA, predictions, probabilities) == expected
+    exact = {key: np.float32(round(value * 8) / 8) for key, value in NO_ANSWER_PROBABILITIES.items()}
     assert squad_metrics.score_v2(DATA, PREDICTIONS, exact)["best_f1_thresh"] == 0.125
 
 
 @pytest.mark.parametrize(
-    ("doubts", "parts"),
+    ("probabilities", "parts"),
     [
         ({"a": 0.1, "b": 0.6, "c": 0.3}, ["'d'", "no no-answer probability"]),
-        (DOUBTS | {"c": float("nan")}, ["'c'", "nan", "finite"]),
-        (DOUBTS | {"c": float("inf")}, ["'c'", "inf", "finite"]),
-        (DOUBTS | {"c": None}, ["'c'", "None", "finite"]),
+        (NO_ANSWER_PROBABILITIES | {"c": float("nan")}, ["'c'", "nan", "finite"]),
+        (NO_ANSWER_PROBABILITIES | {"c": float("inf")}, ["'c'", "inf", "finite"]),
+        (NO_ANSWER_PROBABILITIES | {"c": None}, ["'c'", "None", "finite"]),
     ],
 )
-def test_v2_bad_probabilities(doubts, parts):
-    message = failure(squad_metrics.score_v2, DATA, PREDICTIONS, doubts)
+def test_v2_bad_probabilities_are_reported(probabilities, parts):
+    message = failure(squad_metrics.score_v2, DATA, PREDICTIONS, probabilities)
     for part in ["asked.json", *parts]:
         assert part in message
 
 
-def test_v2_bad_threshold():
-    assert "nan" in failure(squad_metrics.score_v2, DATA, PREDICTIONS, DOUBTS, float("nan"))
+def test_v2_threshold_must_be_a_number():
+    assert "nan" in failure(squad_metrics.score_v2, DATA, PREDICTIONS, NO_ANSWER_PROBABILITIES, float("nan"))
 
 
 # === Files ===
@@ -223,7 +223,7 @@ def test_predictions_keep_their_order_and_texts(tmp_path):
         ("", ["empty"]),
     ],
 )
-def test_bad_prediction_files(tmp_path, raw, parts):
+def test_bad_prediction_files_are_reported(tmp_path, raw, parts):
     path = tmp_path / "predictions.json"
     path.write_text(raw, encoding="utf-8")
     message = failure(squad_metrics.read_predictions, path)
@@ -234,11 +234,11 @@ def test_bad_prediction_files(tmp_path, raw, parts):
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "true", '"0.5"', "null"])
-def test_bad_probability_files(tmp_path, value):
-    path = tmp_path / "doubts.json"
+def test_bad_probability_files_are_reported(tmp_path, value):
+    path = tmp_path / "probabilities.json"
     path.write_text(f'{{"q7": {value}}}', encoding="utf-8")
     message = failure(squad_metrics.read_no_answer_probabilities, path)
-    for part in ["doubts.json", "'q7'", "a finite number"]:
+    for part in ["probabilities.json", "'q7'", "a finite number"]:
         assert part in message
 
 
@@ -276,8 +276,8 @@ def test_official_figures_of_v2():
         "NoAns_total": 5945,
     }
     assert squad_metrics.score_v2(data, predictions) == expected
-    # Certainty that follows the prediction: the best threshold is the one that keeps every answer.
-    doubts = {identifier: float(not text) for identifier, text in predictions.items()}
-    scores = squad_metrics.score_v2(data, predictions, doubts)
+    # Probabilities that agree with the predictions: the best threshold keeps every answer.
+    probabilities = {identifier: float(not text) for identifier, text in predictions.items()}
+    scores = squad_metrics.score_v2(data, predictions, probabilities)
     assert json.loads(json.dumps(scores)) == scores
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (expected["exact"], 0.0)

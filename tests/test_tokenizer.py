@@ -1,7 +1,8 @@
-"""The tokenizer: exact offsets on any text, the tokens we mean, and no text that stops it."""
+"""Tests of the tokenizer: exact offsets on any text, the intended tokens, and no text on which it fails."""
 
 import json
 import re
+from itertools import pairwise
 
 import nltk
 import pytest
@@ -13,13 +14,13 @@ from shared_data import SHARED, needs_shared
 
 from fabir_tf.pipelines.text import nltk_tokenizers, tokenizer
 from fabir_tf.pipelines.text.nltk_tokenizers import TOKENIZER_VERSION
-from fabir_tf.pipelines.text.tokenizer import MAX_BLOCK, tokenize
+from fabir_tf.pipelines.text.tokenizer import LONGEST_REMEMBERED, MAX_BLOCK, TOKENIZER_RULES, tokenize
 
 SPLITTING = '-‐‑‒–—―−/\\⁄∕"`´‘’‚‛“”„‟«»‹›~°'
 CONTRACTIONS = {"n't", "'s", "'m", "'d", "'re", "'ve", "'ll"}
 
 ANY_CHARACTER = st.characters(exclude_categories=())
-# What NLTK treats specially, what it rewrites, and what other readers' offsets broke on.
+# Texts that NLTK handles specially or rewrites, and texts on which other tokenizers lose the offsets.
 FRAGMENTS = st.sampled_from(
     [
         *("the", "a", "that", "cat", "I", "U.S.", "No.", "1999", "3,600", "5th", "x", "É", "İ", "ſ", "ß"),
@@ -35,7 +36,7 @@ TEXTS = st.one_of(st.text(ANY_CHARACTER, max_size=60), st.lists(FRAGMENTS, max_s
 
 
 def assert_exact(text):
-    """Everything that callers rely on, written from the promise in the docstring of `Tokens`."""
+    """Checks what the docstring of `Tokens` promises."""
     words, starts, ends = tokenize(text)
     assert len(words) == len(starts) == len(ends)
     position = 0
@@ -64,7 +65,7 @@ def test_splitting_characters_stand_alone_and_apostrophes_only_in_contractions(t
 
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
-def test_same_text_same_tokens(text):
+def test_the_tokens_do_not_depend_on_earlier_texts(text):
     first = tokenize(text)
     tokenize("Some other text. It isn't 'the same'.")
     assert tokenize(text) == first
@@ -78,21 +79,42 @@ PLAIN = [
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PLAIN)))
-def test_tokens_are_those_of_nltk_where_nothing_is_split_or_rewritten(fragments):
+def test_tokens_equal_those_of_nltk_if_nothing_is_split_or_rewritten(fragments):
     text = " ".join(fragments)
     sentences = PunktSentenceTokenizer().tokenize(text)
     assert tokenize(text).words == [word for sentence in sentences for word in NLTKWordTokenizer().tokenize(sentence)]
 
 
+def nltk_spans(text):
+    """The spans of the tokens that NLTK finds in whole sentences; fails if a token is not in the text."""
+    sentences = sorted({0, len(text), *(start for start, _ in nltk_tokenizers.SENTENCES.span_tokenize(text))})
+    spans = []
+    for cursor, end in pairwise(sentences):
+        for word in nltk_tokenizers.WORDS.tokenize(text[cursor:end]):
+            while text[cursor].isspace():
+                cursor += 1
+            sources = [word, '"', "''"] if word in ("``", "''") else [word]
+            found = next(source for source in sources if text.startswith(source, cursor))
+            spans.append((cursor, cursor + len(found)))
+            cursor += len(found)
+    return spans
+
+
 @settings(max_examples=600, deadline=None)
-@given(st.lists(st.one_of(FRAGMENTS, st.just(" ")), max_size=24).map("".join))
-def test_a_sentence_is_cut_between_spaces_as_it_is_in_one_piece(text):
-    spans = [
-        (begin + start, begin + end)
-        for begin, stop in tokenizer._sentence_spans(text)
-        for start, end in tokenizer._uncut_spans(text[begin:stop])
-    ]
-    assert [tokenize(text).starts, tokenize(text).ends] == [[start for start, _ in spans], [end for _, end in spans]]
+@given(
+    st.lists(st.one_of(FRAGMENTS, st.just(" ")), max_size=24).map("".join),
+    # What may follow the final period of a sentence, in other chunks.
+    st.sampled_from(["", ". )", '." \u00bb', ".) ' "]),
+)
+def test_nltk_tokens_of_whole_sentences_are_only_split_further(text, ending):
+    text += ending
+    _, starts, ends = tokenize(text)
+    nltk_starts, nltk_ends = map(set, zip(*nltk_spans(text), strict=True)) if text.strip() else (set(), set())
+    assert nltk_starts <= set(starts)
+    assert nltk_ends <= set(ends)
+    for start in set(starts) - nltk_starts:
+        beside = set(text[start - 1 : start + 1])
+        assert beside & set(SPLITTING + "'") or text[start : start + 2].lower() == "n'"
 
 
 @pytest.mark.parametrize(
@@ -127,36 +149,36 @@ def test_tokens_of(text, expected):
     assert_exact(text)
 
 
-def test_a_repeated_word_gets_its_own_place():
+def test_repeated_words_have_different_offsets():
     assert tokenize("the the").starts == [0, 4]
     words, starts, ends = tokenize("that a cat")
     assert (words[1], starts[1], ends[1]) == ("a", 5, 6)
 
 
-def test_rewritten_quotes_have_the_length_they_have_in_the_text():
+def test_rewritten_quotes_have_their_length_in_the_text():
     text = "\"a\" ''b'' ``c'' (\"d\") (''e"
     assert "".join(tokenize(text).words) == text.replace(" ", "")
     assert_exact(text)
 
 
 @pytest.mark.parametrize("size", [MAX_BLOCK - 1, MAX_BLOCK, MAX_BLOCK + 1, 3 * MAX_BLOCK + 7])
-def test_long_texts_are_cut_at_white_space(size):
+def test_long_texts_are_split_at_white_space(size):
     words = ["word"] * (size // 5) + ["end"]
     text = " ".join(words)
     assert tokenize(text).words == words
     assert_exact(text)
 
 
-def test_a_stretch_without_spaces_is_cut_into_blocks():
+def test_long_texts_without_spaces_are_split_into_blocks():
     assert [len(word) for word in tokenize("x" * 20_003).words] == [10_000, 10_000, 3]
 
 
 @pytest.mark.parametrize("unit", ["x", "\u0301", "'", '"', "-", ".)", "x.y", "a,", "\ud800", "\n", "\x00", "?"])
-def test_200_000_characters(unit):
+def test_texts_of_200_000_characters(unit):
     assert_exact(unit * (200_000 // len(unit)))
 
 
-def test_no_time_limit_of_nltk_stops_a_text_of_many_sentences(monkeypatch):
+def test_no_time_limit_of_nltk_applies_to_a_text_of_many_sentences(monkeypatch):
     redos = pytest.importorskip("nltk.redos", reason="this NLTK has no time limits")
     monkeypatch.setattr(redos, "DEFAULT_TIMEOUT", 0.005)
     text = "Yes. No. " * 1000
@@ -174,10 +196,10 @@ class _Words:
 
 
 @pytest.fixture
-def forgetful():
-    tokenizer._remembered_spans.cache_clear()
+def empty_cache():
+    tokenizer.clear_cache()
     yield
-    tokenizer._remembered_spans.cache_clear()
+    tokenizer.clear_cache()
 
 
 NOT_IN_THE_SENTENCE = [
@@ -191,7 +213,7 @@ NOT_IN_THE_SENTENCE = [
 
 
 @pytest.mark.parametrize("nltk_words", NOT_IN_THE_SENTENCE)
-def test_words_that_are_not_in_the_sentence_make_it_fall_back(monkeypatch, forgetful, nltk_words):
+def test_nltk_words_that_are_not_in_the_sentence_cause_the_fallback(monkeypatch, empty_cache, nltk_words):
     monkeypatch.setattr(nltk_tokenizers, "WORDS", _Words(*nltk_words))
     text = " don't stop 5°\u0301 "
     assert tokenize(text).words == ["don", "'", "t", "stop", "5", "°", "\u0301"]
@@ -199,7 +221,7 @@ def test_words_that_are_not_in_the_sentence_make_it_fall_back(monkeypatch, forge
 
 
 @pytest.mark.parametrize("bad", ["Bad's 3.5 so.", "So 3.5 Bad's.", "So Bad's 3.5 so."])
-def test_a_fallback_keeps_to_its_sentence(monkeypatch, forgetful, bad):
+def test_the_fallback_applies_to_one_sentence_only(monkeypatch, empty_cache, bad):
     class Broken(NLTKWordTokenizer):
         def tokenize(self, sentence):
             return ["?!"] if "Bad" in sentence else super().tokenize(sentence)
@@ -211,18 +233,26 @@ def test_a_fallback_keeps_to_its_sentence(monkeypatch, forgetful, bad):
     assert tokenize(f"It's 3.5 so. {bad} It's 3.5 so.").words == [*good, *fallback, *good]
 
 
-@pytest.mark.parametrize("length", [1, tokenizer.LONGEST_REMEMBERED - 4, tokenizer.LONGEST_REMEMBERED - 3])
-def test_no_long_text_is_remembered(forgetful, length):
-    is_short = length + 4 <= tokenizer.LONGEST_REMEMBERED
-    tokenize(f"It {'x' * length} is")
-    assert tokenizer._remembered_spans.cache_info().currsize == 2 + is_short
-    tokenize("It is" + " " * length)
-    assert tokenizer._remembered_spans.cache_info().currsize == 2 + 2 * is_short
+# Chunks of a text with two more characters of context on either side; trailing spaces are context.
+@pytest.mark.parametrize("text", ["It {} is", "It is{}"])
+@pytest.mark.parametrize(("length", "calls"), [(LONGEST_REMEMBERED - 4, 1), (LONGEST_REMEMBERED - 3, 2)])
+def test_only_the_tokens_of_short_chunks_are_cached(monkeypatch, empty_cache, text, length, calls):
+    tokenized = []
+
+    class Recording(NLTKWordTokenizer):
+        def tokenize(self, text):
+            tokenized.append(text)
+            return super().tokenize(text)
+
+    monkeypatch.setattr(nltk_tokenizers, "WORDS", Recording())
+    text = text.format("%" * length if text.endswith("is") else " " * length)
+    assert tokenize(text) == tokenize(text)
+    assert len(tokenized) == calls
 
 
-def test_the_version_names_nltk():
+def test_the_version_contains_those_of_the_rules_and_of_nltk():
+    assert TOKENIZER_VERSION.startswith(TOKENIZER_RULES)
     assert TOKENIZER_VERSION.endswith(nltk.__version__)
-    assert nltk.__version__ != TOKENIZER_VERSION
 
 
 @needs_shared

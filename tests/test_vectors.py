@@ -1,4 +1,4 @@
-"""Word vectors: every form that is read, every message, memory, and the files that a run keeps."""
+"""Tests of word vectors: all formats, all messages, memory, and the files of a run."""
 
 import gzip
 import tracemalloc
@@ -77,7 +77,7 @@ def test_text_forms_that_tools_write(tmp_path, content):
     np.testing.assert_array_equal(read.table, [[1, 2], [3, 4]])
 
 
-def test_gzip_is_recognised_by_its_content(tmp_path):
+def test_gzip_is_recognized_by_its_content(tmp_path):
     packed = gzip.compress(b"the 1 2\ncat 3 4\n")
     for name in ("glove.txt.gz", "glove.txt"):
         assert load_vectors(write(tmp_path, packed, name)).words == ["the", "cat"]
@@ -95,7 +95,7 @@ def test_words_with_spaces_are_split_from_the_right(tmp_path):
     np.testing.assert_array_equal(read.table, [[1, 2], [3, 4], [5, 6], [7, 8]])
 
 
-def test_words_fold_to_lower_case_and_the_first_row_wins(tmp_path):
+def test_words_become_lower_case_and_the_first_row_is_kept(tmp_path):
     read = load_vectors(write(tmp_path, "China 1\nthe 2\nchina 3\nTHE 4\nthe 5\ncat 6\n"))
     assert read.words == ["china", "the", "cat"]
     np.testing.assert_array_equal(read.table, [[1], [2], [6]])
@@ -109,7 +109,7 @@ def test_later_rows_are_kept_only_if_needed(tmp_path, needed):
     np.testing.assert_array_equal(read.table, [[1], [2], [3], [5]])
 
 
-def test_a_skimmed_word_with_spaces_is_not_mistaken_for_its_first_part(tmp_path):
+def test_a_skipped_word_with_spaces_is_not_confused_with_its_first_part(tmp_path):
     read = load_vectors(write(tmp_path, "the 1 2\n. . . 3 4\n. 5 6\n"), needed={"."}, max_words=1)
     assert read.words == ["the", "."]
     np.testing.assert_array_equal(read.table, [[1, 2], [5, 6]])
@@ -121,7 +121,7 @@ def test_the_table_grows_past_its_first_size(tmp_path):
     np.testing.assert_array_equal(read.table, [[number, 1] for number in range(2000)])
 
 
-def test_memory_follows_the_kept_rows_and_not_the_file(tmp_path):
+def test_memory_depends_on_the_kept_rows_and_not_on_the_file(tmp_path):
     path = tmp_path / "large.txt"
     line = " 0.123456" * 50 + "\n"
     with open(path, "w") as stream:
@@ -140,14 +140,14 @@ def test_memory_follows_the_kept_rows_and_not_the_file(tmp_path):
 # Text: messages
 
 
-def test_missing_file(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     path = str(tmp_path / "none.txt")
     assert (
         message(path) == f"{path}: no such file, expected word vectors (GloVe text, .txt.gz, .npz or fastText's .bin)."
     )
 
 
-def test_folder(tmp_path):
+def test_a_folder_is_reported(tmp_path):
     assert message(str(tmp_path)) == f"{tmp_path}: found a folder, expected a file of word vectors."
 
 
@@ -169,12 +169,12 @@ def test_folder(tmp_path):
         ("400000 100\n", ": found no vectors, expected lines of a word and its numbers."),
     ],
 )
-def test_broken_text(tmp_path, content, expected):
+def test_broken_text_is_reported(tmp_path, content, expected):
     spec = write(tmp_path, content)
     assert message(spec) == spec + expected
 
 
-def test_a_short_line_is_found_among_the_skimmed_ones(tmp_path):
+def test_a_short_line_is_found_among_the_skipped_lines(tmp_path):
     spec = write(tmp_path, "the 1 2\ncat 3 4\ndog 5")
     expected = f"{spec}, line 3: found 1 numbers, expected 2 as in the first line."
     assert message(spec, max_words=1) == expected
@@ -189,19 +189,19 @@ def test_a_short_line_is_found_among_the_skimmed_ones(tmp_path):
         (b"9 2\nthe \x80\x90\xa0\n", 2),
     ],
 )
-def test_text_that_is_not_utf8(tmp_path, content, number):
+def test_text_that_is_not_utf8_is_reported(tmp_path, content, number):
     spec = write(tmp_path, content)
     expected = f"{spec}, line {number}: found bytes that are not UTF-8, expected text"
     assert message(spec).startswith(expected)
 
 
-def test_truncated_gzip(tmp_path):
+def test_a_truncated_gzip_file_is_reported(tmp_path):
     spec = write(tmp_path, gzip.compress(b"the 1 2\ncat 3 4\n" * 50)[:-12], "glove.txt.gz")
     text = message(spec)
     assert text.startswith(f"{spec}: found an unreadable file (") and text.endswith("), expected word vectors.")
 
 
-def test_zip_of_texts(tmp_path):
+def test_a_zip_archive_of_text_is_reported(tmp_path):
     spec = write(tmp_path, b"PK\x03\x04 and so on", "glove.6B.zip")
     assert message(spec) == f"{spec}: found a zip archive, expected the text file inside it: unpack it first."
 
@@ -266,7 +266,7 @@ def test_npz_follows_the_same_rules_as_text(tmp_path):
         ),
         (
             {"words": WORDS, "quantised": np.zeros((3, 2), np.int8)},
-            ": found `quantised` without `scales`, expected one scale a row.",
+            ": found `quantised` without `scales`, expected one scale per row.",
         ),
         (
             {"words": WORDS, "quantised": np.zeros((3, 2), np.int8), "scales": np.zeros(2, np.float16)},
@@ -275,26 +275,26 @@ def test_npz_follows_the_same_rules_as_text(tmp_path):
         ),
     ],
 )
-def test_broken_npz(tmp_path, arrays, expected):
+def test_a_broken_npz_file_is_reported(tmp_path, arrays, expected):
     spec = write_npz(tmp_path, **arrays)
     assert message(spec) == spec + expected
 
 
 @pytest.mark.parametrize("cut", [0, 40, -60])
-def test_damaged_npz(tmp_path, cut):
+def test_a_damaged_npz_file_is_reported(tmp_path, cut):
     whole = Path(write_npz(tmp_path, words=WORDS, vectors=TABLE)).read_bytes()
     spec = write(tmp_path, whole[:cut], "vectors.npz")
     text = message(spec)
     assert text.startswith(f"{spec}: found a damaged file (") and text.endswith("), expected a NumPy .npz archive.")
 
 
-def test_pickled_npz_is_refused(tmp_path):
+def test_a_pickled_npz_file_is_rejected(tmp_path):
     spec = write_npz(tmp_path, words=np.array([{}], object), vectors=TABLE)
     assert "found a damaged file (Object arrays cannot be loaded" in message(spec)
 
 
 @needs_shared
-def test_shared_table_is_read():
+def test_the_glove_table_is_read():
     read = load_vectors(str(GLOVE))
     assert read.words[:4] == ["the", ",", ".", "of"]
     assert len(read.words) == 400_000
@@ -305,12 +305,12 @@ def test_shared_table_is_read():
 # No table, and the dimension
 
 
-def test_none_has_no_rows():
+def test_none_is_an_empty_table():
     read = load_vectors("none")
     assert (read.words, read.table.shape, read.dimension, read.source) == ([], (0, 0), 0, "none")
 
 
-def test_dimension_must_be_the_models():
+def test_the_dimension_must_be_that_of_the_model():
     read = WordVectors(["the"], np.zeros((1, 50), np.float16), "glove.6B.50d.txt")
     validate_dimension(read, 50)
     validate_dimension(load_vectors("none"), 100)
@@ -322,18 +322,18 @@ def test_dimension_must_be_the_models():
 # The bundled table
 
 
-def test_quantised_rows_are_within_half_a_step():
+def test_quantized_rows_are_within_half_a_step():
     table = np.array([[127, -63.4, 0.6], [0, 0, 0], [-0.254, 0.1, 0.002]], np.float32)
     quantised, scales = quantise_rows(table)
     np.testing.assert_array_equal(quantised, [[127, -63, 1], [0, 0, 0], [-127, 50, 1]])
     assert (quantised.dtype, scales.dtype) == (np.int8, np.float16)
     restored = dequantise_rows(quantised, scales)
     assert restored.dtype == np.float16
-    # Half a step, and float16's own rounding of the result and of the scale.
+    # Half a step, and the rounding of the result and of the scale to float16.
     assert (np.abs(restored - table) <= 0.5 * scales[:, None] + 2e-3 * np.abs(table)).all()
 
 
-def test_bundled_table_is_there():
+def test_the_bundled_table():
     read = load_vectors("bundled")
     assert read.source == "bundled"
     assert read.table.shape == (len(read.words), 100)
@@ -344,7 +344,7 @@ def test_bundled_table_is_there():
 
 
 @needs_shared
-def test_bundled_rows_point_where_the_originals_do():
+def test_bundled_rows_have_the_direction_of_the_original_rows():
     bundled = load_vectors("bundled")
     original = load_vectors(str(GLOVE), max_words=len(bundled.words))
     assert bundled.words == original.words
@@ -357,7 +357,7 @@ def test_bundled_rows_point_where_the_originals_do():
 # A run's files
 
 
-def test_saved_vectors_come_back_mapped(tmp_path):
+def test_saved_vectors_are_loaded_memory_mapped(tmp_path):
     words = ["the", "naïve", "non\u00a0breaking\u2028\x85x", "", "\r"]
     kept = WordVectors(words, np.arange(10, dtype=np.float16).reshape(5, 2), "glove.txt")
     save_vectors(kept, tmp_path / "run")
@@ -373,13 +373,13 @@ def test_saved_vectors_come_back_mapped(tmp_path):
     ]
 
 
-def test_saved_vectors_can_be_saved_over_themselves(tmp_path):
+def test_saved_vectors_can_be_overwritten_with_themselves(tmp_path):
     save_vectors(WordVectors(["a", "b"], np.ones((2, 3), np.float16), "x"), tmp_path)
     save_vectors(load_saved_vectors(tmp_path), tmp_path)
     np.testing.assert_array_equal(load_saved_vectors(tmp_path).table, np.ones((2, 3)))
 
 
-def test_no_vectors_come_back_as_none(tmp_path):
+def test_an_empty_table_is_saved_and_loaded(tmp_path):
     save_vectors(load_vectors("none"), tmp_path)
     read = load_saved_vectors(tmp_path)
     assert (read.words, read.table.shape, read.source) == ([], (0, 0), "none")
@@ -403,10 +403,10 @@ def test_a_failed_save_leaves_the_old_files(tmp_path, monkeypatch):
 def test_words_with_newlines_are_not_saved(tmp_path):
     with pytest.raises(UserError) as caught:
         save_vectors(WordVectors(["a\nb"], np.zeros((1, 2), np.float16), "here"), tmp_path)
-    assert str(caught.value) == r"here: found a newline in the word 'a\nb', expected words of one line."
+    assert str(caught.value) == r"here: found a newline in the word 'a\nb', expected words without newlines."
 
 
-def test_missing_saved_files(tmp_path):
+def test_missing_saved_files_are_reported(tmp_path):
     with pytest.raises(UserError) as caught:
         load_saved_vectors(tmp_path)
     path = tmp_path / "vectors_words.txt"
@@ -423,14 +423,14 @@ def test_missing_saved_files(tmp_path):
     ("name", "content", "expected"),
     [
         ("vectors_words.txt", b"a\nb\n", "vectors.npy: found float16 (1, 2), expected float16 (2, dimension): one row"),
-        ("vectors_words.txt", b"\xff\n", "vectors_words.txt: found bytes that are not UTF-8 at 0, expected a word a"),
+        ("vectors_words.txt", b"\xff\n", "vectors_words.txt: found bytes that are not UTF-8 at 0, expected a word per"),
         ("vectors.npy", b"nothing", "found damaged word vectors ("),
         ("vectors.npy", b"", "found damaged word vectors ("),
         ("vectors.json", b"{", "found damaged word vectors ("),
         ("vectors.json", b"{}", "found damaged word vectors ("),
     ],
 )
-def test_damaged_saved_files(tmp_path, name, content, expected):
+def test_damaged_saved_files_are_reported(tmp_path, name, content, expected):
     save_vectors(WordVectors(["a"], np.zeros((1, 2), np.float16), "x"), tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError) as caught:
@@ -438,11 +438,11 @@ def test_damaged_saved_files(tmp_path, name, content, expected):
     assert str(tmp_path) in str(caught.value) and expected in str(caught.value)
 
 
-# === Several files side by side ===
+# === Several files ===
 
 
-def test_vectors_of_two_files_stand_side_by_side(tmp_path):
-    """Porwal's GloVe and fastText; the second file has fastText's header line, and other words."""
+def test_vectors_of_two_files_are_concatenated(tmp_path):
+    """Combines GloVe and fastText as Porwal does; the second file has fastText's header line and other words."""
     glove, fasttext = tmp_path / "glove.txt", tmp_path / "wiki.vec"
     glove.write_text("the 1 2\nmill 3 4\nof 5 6\n")
     fasttext.write_text("3 3\nmill 7 8 9\nThe 1 1 1\nhouse 2 2 2\n")
@@ -452,7 +452,7 @@ def test_vectors_of_two_files_stand_side_by_side(tmp_path):
     np.testing.assert_array_equal(both.table, np.array(expected, np.float16))
     assert both.dimension == 5
     assert both.source == f"{glove},{fasttext}"
-    # The limit is each file's; what is needed is kept wherever it stands.
+    # The limit is per file; needed words are kept at any position.
     few = load_vectors(f"{glove},{fasttext}", {"house"}, max_words=1)
     assert few.words == ["the", "mill", "house"]
 
@@ -463,6 +463,6 @@ def test_a_file_may_have_a_comma_in_its_name(tmp_path):
     assert load_vectors(str(path)).words == ["the"]
 
 
-def test_one_of_several_files_is_missing(tmp_path):
+def test_a_missing_file_among_several_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"absent.vec: no such file"):
         load_vectors(f"bundled,{tmp_path / 'absent.vec'}")

@@ -1,4 +1,4 @@
-"""The vocabulary: ids, thresholds, order, any Unicode, and what a run keeps of it."""
+"""Tests of the vocabulary: ids, thresholds, order, any Unicode, and the saved file."""
 
 import json
 
@@ -26,12 +26,12 @@ def test_word_ids_are_looked_up_in_lower_case():
     assert VOCABULARY.word_ids([]).shape == (0,)
 
 
-def test_a_word_in_both_tables_has_its_trained_row_and_a_repeated_one_its_first():
+def test_a_word_in_both_tables_has_its_trained_id_and_a_repeated_word_its_first():
     vocabulary = Vocabulary(("qbert",), (), ["the", "qbert", "of", "the"])
     assert vocabulary.word_ids(["qbert", "the", "of"]).tolist() == [2, 3, 5]
 
 
-def test_character_ids_keep_case_and_are_cut_and_padded():
+def test_character_ids_depend_on_case_and_are_truncated_and_padded():
     ids = VOCABULARY.character_ids(["Tee", "", "tEeTeé", "é"], 5)
     assert ids.dtype == np.int32
     assert ids.tolist() == [[3, 2, 2, 0, 0], [0, 0, 0, 0, 0], [1, 1, 2, 3, 2], [4, 0, 0, 0, 0]]
@@ -56,14 +56,14 @@ def test_width_must_be_positive(width):
         VOCABULARY.character_ids(["a"], width)
 
 
-def test_build_counts_spellings_together_and_thresholds_are_exclusive():
+def test_build_adds_the_counts_of_spellings_and_thresholds_are_exclusive():
     counts = {
         "Hadoop": 60,  # 101 with its other spelling: in
         "HADOOP": 41,
         "Qbert": 100,  # not above 100: out
         "The": 500,  # has a vector: out
-        "zyx": 300,  # in, commonest
-        "aab": 101,  # in, as common as hadoop and before it in the alphabet
+        "zyx": 300,  # in, most frequent
+        "aab": 101,  # in, as frequent as hadoop and before it in the alphabet
     }
     vocabulary = build_vocabulary(counts, ["the", "of"])
     assert vocabulary.trainable_words == ("zyx", "aab", "hadoop")
@@ -77,7 +77,7 @@ def test_build_counts_characters_over_occurrences():
     assert vocabulary.trainable_words == ()
 
 
-def test_build_takes_other_thresholds_and_any_order():
+def test_build_accepts_other_thresholds_and_any_order():
     counts = {"b": 2, "a": 2, "c": 3, "d": 1}
     expected = ("c", "a", "b")
     for items in (counts, dict(reversed(counts.items()))):
@@ -86,7 +86,7 @@ def test_build_takes_other_thresholds_and_any_order():
     assert build_vocabulary({}, ["the"]).trainable_rows == 1
 
 
-def test_lone_surrogates_survive_everything(tmp_path):
+def test_lone_surrogates_are_supported(tmp_path):
     counts = {"x\ud800": 200, "\udfff": 150}
     vocabulary = build_vocabulary(counts, ["the"])
     assert vocabulary.trainable_words == ("x\ud800", "\udfff")
@@ -115,7 +115,7 @@ def test_load_finds_the_frozen_words_in_the_same_folder(tmp_path):
     assert not list(folder.glob("*.tmp"))
 
 
-def test_missing_file(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(UserError) as caught:
         Vocabulary.load(tmp_path)
     assert str(caught.value) == f"{tmp_path / 'vocabulary.json'}: no such file, expected the vocabulary of a run."
@@ -147,7 +147,7 @@ def test_missing_file(tmp_path):
         ),
     ],
 )
-def test_broken_file(tmp_path, content, expected):
+def test_a_broken_file_is_reported(tmp_path, content, expected):
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content)
     with pytest.raises(UserError) as caught:
@@ -155,7 +155,7 @@ def test_broken_file(tmp_path, content, expected):
     assert str(caught.value).startswith(str(path) + expected)
 
 
-def test_large_sets_are_looked_up():
+def test_large_vocabularies_are_looked_up():
     frozen = [f"word{number}" for number in range(400_000)]
     tokens = [f"Word{number}" for number in range(350_000, 470_000)]
     vocabulary = Vocabulary(("word400000",), tuple("Wdor0123456789"), frozen)

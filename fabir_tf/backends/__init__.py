@@ -1,7 +1,7 @@
-"""What reading and training do otherwise on TensorFlow than elsewhere: `backend` is the module that serves.
+"""The parts of reading and training that differ between TensorFlow and other backends: `backend` is the module in use.
 
-Both modules have `feed`, `Logits`, `compiles_with_xla`, `make_deterministic`, `sync`, `traced` and `write_events`. A
-third backend of Keras takes the one for arrays.
+Both modules have `feed`, `Logits`, `compiles_with_xla`, `make_deterministic`, `sync`, `traced` and `write_events`. Any
+other backend of Keras uses the module for arrays.
 """
 
 import keras

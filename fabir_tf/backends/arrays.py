@@ -1,4 +1,4 @@
-"""Reading and training on JAX, where TensorFlow need not be installed: NumPy batches of few shapes, each compiled once.
+"""Reading and training on JAX, without TensorFlow: NumPy batches in few shapes, each compiled once.
 
 JAX keeps what it has compiled between processes in the folder that JAX_COMPILATION_CACHE_DIR names.
 """
@@ -20,32 +20,32 @@ class Logits:
     """A model's logits of many batches; see `fabir_tf.backends.tensorflow.Logits`."""
 
     def __init__(self, model: keras.Model):
-        self._sharing = DeduplicatedModel(model)
+        self._deduplicated = DeduplicatedModel(model)
 
-    def __call__(self, rows: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        for batch, (inputs,) in zip(batches, feed(rows, batches, like=batches), strict=True):
-            logits = self._sharing.predict_on_batch(inputs)
+    def __call__(self, features: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        for batch, (inputs,) in zip(batches, feed(features, batches, like=batches), strict=True):
+            logits = self._deduplicated.predict_on_batch(inputs)
             yield {name: np.asarray(values)[: len(batch)] for name, values in logits.items()}
 
 
-def traced(decoder: keras.layers.Layer) -> keras.layers.Layer:
-    """What chooses answers from logits as it is: it would be compiled anew for every length."""
+def traced(decoder: keras.layers.Layer, has_null: bool = False) -> keras.layers.Layer:
+    """The decoder itself: JAX would compile it for every length."""
     return decoder
 
 
 def compiles_with_xla(asked: bool) -> bool:
-    """Whether the training step is compiled with XLA: JAX has nothing else."""
+    """Whether the training step is compiled with XLA; JAX always does."""
     return True
 
 
 def make_deterministic() -> None:
-    """JAX repeats exactly on a CPU and a TPU; for a GPU, XLA_FLAGS=--xla_gpu_deterministic_ops=true says so."""
+    """JAX repeats exactly on a CPU and a TPU; on a GPU it needs XLA_FLAGS=--xla_gpu_deterministic_ops=true."""
 
 
 def sync(trainer: keras.Model) -> None:
-    """Brings a model's variables up to date in the middle of a fit, during which JAX holds them elsewhere."""
+    """Updates a model's variables in the middle of a fit, during which JAX keeps their values elsewhere."""
     trainer.jax_state_sync()
 
 
 def write_events(folder: str | os.PathLike, step: int, values: Mapping[str, float]) -> None:
-    """TensorBoard's files are TensorFlow's to write; history.csv holds the same numbers."""
+    """Does nothing: TensorFlow writes TensorBoard's files, and history.csv holds the same numbers."""

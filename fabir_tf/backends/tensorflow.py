@@ -27,7 +27,7 @@ __all__ = [
     "write_events",
 ]
 
-# Batches computed at once: a core that has done its part of an operation goes on with another batch.
+# Batches computed at once: a core that has finished its part of an operation continues with another batch.
 STREAMS = 2
 
 
@@ -38,59 +38,66 @@ class Logits:
         model: what `fabir_tf.build_model` returned.
 
     Call arguments:
-        rows: what can be read.
-        batches: int64 arrays of row numbers, one per batch.
+        features: the examples.
+        batches: int64 arrays of example numbers, one per batch.
 
     Yields:
-        For each batch in turn the model's outputs, arrays `(batch, passage)` by name; the passage is at least as long
-        as the batch's longest.
+        For each batch in turn the model's outputs, arrays `(batch, ...)` by name, padded to the batch's longest text or
+        further.
     """
 
     def __init__(self, model: keras.Model):
         self._logits = as_graph(DeduplicatedModel(model))
+        self._pool = ThreadPoolExecutor(STREAMS, "fabir_tf-reading")
 
-    def __call__(self, rows: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        return self.of(batches_to_read(rows, batches))
+    def __call__(self, features: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        return self.of(batches_to_read(features, batches))
 
     def of(self, batches: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, np.ndarray]]:
-        """The logits of batches that are made already."""
-        with ThreadPoolExecutor(STREAMS) as pool:
-            ahead = deque()
-            for inputs in batches:
-                ahead.append(pool.submit(self._logits, inputs))
-                if len(ahead) > STREAMS:
-                    yield _as_arrays(ahead.popleft().result())
-            while ahead:
+        """The logits of batches of inputs."""
+        ahead = deque()
+        for inputs in batches:
+            ahead.append(self._pool.submit(self._logits, inputs))
+            if len(ahead) > STREAMS:
                 yield _as_arrays(ahead.popleft().result())
+        while ahead:
+            yield _as_arrays(ahead.popleft().result())
 
 
 def feed(
-    rows: Features, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray], like: Iterable[np.ndarray]
+    features: Features, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray], like: Iterable[np.ndarray]
 ) -> tf.data.Dataset:
     """The dataset to train on, from `make_batches`; `like` is for backends that compile for each shape."""
-    return make_batches(rows, batches, targets)
+    return make_batches(features, batches, targets)
 
 
-def as_graph(sharing: DeduplicatedModel) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
-    """A model as one graph for every batch and every length: shapes are left open."""
-    signature = {name: tf.TensorSpec(*spec, name) for name, spec in sharing.input_specs.items()}
+def as_graph(model: DeduplicatedModel) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
+    """A model as one graph with unknown shapes, for every batch and every length."""
+    signature = {name: tf.TensorSpec(*spec, name) for name, spec in model.input_specs.items()}
     kernels = reading_kernels()
 
     def logits(inputs):
         with backend_kernels(kernels):
-            return sharing(inputs)
+            return model(inputs)
 
     return tf.function(logits, input_signature=[signature], autograph=False)
 
 
-def traced(decoder: keras.layers.Layer) -> Callable:
-    """What chooses answers from logits as one graph, for every batch and every length."""
+def traced(decoder: keras.layers.Layer, has_null: bool = False) -> Callable:
+    """A decoder as one graph, for every batch and every length.
+
+    Args:
+        decoder: chooses spans from start and end logits, and from null logits if there are any.
+        has_null: whether it is called with null logits; without, the third argument is None.
+    """
     logits = tf.TensorSpec([None, None], tf.float32)
-    return tf.function(decoder, input_signature=[logits, logits], autograph=False)
+    signature = [logits, logits] + [tf.TensorSpec([None, 2], tf.float32)] * has_null
+    graph = tf.function(decoder, input_signature=signature, autograph=False)
+    return graph if has_null else lambda start, end, null=None: graph(start, end)
 
 
 def reading_kernels() -> dict[str, Callable]:
-    """What reads faster than Keras' operations on this machine, for `fabir_tf.layers.core.backend_kernels`."""
+    """Kernels that are faster than Keras' operations on this machine, for `fabir_tf.layers.core.backend_kernels`."""
     if tf.config.list_physical_devices("GPU"):
         return {}
     return {"standardise": _standardise} | ({"softmax": tf.nn.softmax} if _softmax_sums_in_float32() else {})
@@ -98,16 +105,30 @@ def reading_kernels() -> dict[str, Callable]:
 
 @functools.cache
 def _softmax_sums_in_float32() -> bool:
-    """Whether oneDNN computes a softmax in bfloat16: TensorFlow's own sums it in bfloat16, where 256 + 1 = 256."""
-    softmax = tf.function(tf.nn.softmax, autograph=False)
-    return bool(tf.reduce_all(softmax(tf.zeros([1, 4096], tf.bfloat16)) == 1 / 4096))
+    """Whether TensorFlow computes a bfloat16 softmax in float32, as oneDNN does on newer CPUs.
+
+    On other CPUs the exponentials and sums are bfloat16, and weights are wrong by up to 30 %. The probe compares random
+    logits of several scales and lengths with a float32 softmax rounded to bfloat16; one rounding step is allowed.
+    """
+    softmax = tf.function(tf.nn.softmax, input_signature=[tf.TensorSpec([None] * 4, tf.bfloat16)], autograph=False)
+    random = np.random.default_rng(1)
+    for length in (7, 64, 1000):
+        logits = np.stack([random.normal(0, scale, (2, 8, length)) for scale in (0.01, 1.0, 30.0)])
+        logits = tf.cast(logits, tf.bfloat16)
+        expected = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32)), tf.bfloat16)
+        # Read as integers, the bits of positive bfloat16 numbers count rounding steps.
+        found_steps, steps = (tf.cast(tf.bitcast(x, tf.int16), tf.int32) for x in (softmax(logits), expected))
+        # Kernels differ in whether they round the smallest numbers to 0.
+        if tf.reduce_any((tf.abs(found_steps - steps) > 1) & (expected > 1e-30)):
+            return False
+    return True
 
 
 def _standardise(x: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Layer normalisation as oneDNN has it, in one pass over the texts.
+    """Layer normalization by oneDNN, in one pass over the texts.
 
-    A batch norm over a single "image" whose channels are the tokens; TensorFlow replaces it, and the gain and bias
-    after it, by oneDNN's layer norm. Not on a GPU, whose batch norm may refuse so small an epsilon.
+    This is a batch norm over a single "image" whose channels are the tokens. TensorFlow replaces it, together with the
+    gain and bias after it, by oneDNN's layer norm. A GPU's batch norm may refuse such a small epsilon.
     """
     shape, tokens = tf.shape(x), tf.size(x) // x.shape[-1]
     image = tf.reshape(x, (1, tokens, x.shape[-1], 1))
@@ -121,21 +142,21 @@ def _as_arrays(logits: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
 
 
 def compiles_with_xla(asked: bool) -> bool:
-    """Whether the training step is compiled with XLA, which on TensorFlow is slower on a CPU."""
+    """Whether the training step is compiled with XLA, which is slower with TensorFlow on a CPU."""
     return asked
 
 
 def make_deterministic() -> None:
-    """Makes operations repeat exactly, also where that is slower."""
+    """Makes operations repeat exactly, even where that is slower."""
     tf.config.experimental.enable_op_determinism()
 
 
 def sync(trainer: keras.Model) -> None:
-    """Brings a model's variables up to date in the middle of a fit; TensorFlow's always are."""
+    """Does nothing: TensorFlow's variables are up to date in the middle of a fit."""
 
 
 def write_events(folder: str | os.PathLike, step: int, values: Mapping[str, float]) -> None:
-    """Writes numbers for TensorBoard, which need not be installed for that."""
+    """Writes numbers for TensorBoard, which does not have to be installed."""
     summary = tf.compat.v1.Summary()
     for name, value in values.items():
         summary.value.add(tag=name, simple_value=value)

@@ -1,4 +1,4 @@
-"""Tells what a reader gets right and wrong: scores by kind of question with their intervals, pictures, and the errors.
+"""Shows what a reader gets right and wrong: scores by kind of question with intervals, pictures, and the errors.
 
     fabir-analyze --dataset=dev.json --predictions_files=fabir=answers.jsonl,bidaf=predictions.json --output=analysis
     fabir-analyze --dataset=dev.json --run_dir=runs/base --question_id=56be4db0acb8001400a502ec --output=analysis
@@ -20,6 +20,7 @@ from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import validate_writable
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.word_processor import WordTokenizer
 
 
 def define_flags() -> None:
@@ -53,13 +54,13 @@ def main(values: flags.FlagValues) -> None:
         if not has_pictures():
             cli.to_stderr(NO_PICTURES)
         judged = [judge(name, data, found) for name, found in answers.items()]
-        rows = write_analysis(folder, tokenize_dataset(data, options.cache_dir, cli.to_stderr), judged, values.errors)
+        rows = write_analysis(
+            folder, tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr), judged, values.errors
+        )
         for row in rows[: len(judged)]:
             print(f"{row['predictions']}: EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}", flush=True)
     if values.question_id:
-        from fabir_tf.reading.reader import Reader
-
-        reader = Reader.load(reader_folder, values.max_passage, values.precision)
+        reader = cli.load_reader(values, reader_folder)
         write_inspection(folder, data, reader, values.question_id)
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 
 from absl import app, flags
 
+from fabir_tf.compatibility import renamed_flag_error, translate_settings
 from fabir_tf.configuration import Config, ConfigError, define_shared_flags
 from fabir_tf.models import MODELS, list_models, model_name
+from fabir_tf.models.precision import POLICIES
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.features.windows import LONGEST_PASSAGE
+from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
 from fabir_tf.pipelines.files import WriteError, named_errors
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import reader_directory, validate_model
 from fabir_tf.training.prepared_data import prepared_settings
-from fabir_tf.training.training_config import POLICIES, DataOptions, TrainingConfig
+from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
 
@@ -78,8 +80,12 @@ def _list_own_flags() -> None:
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
-    """The arguments that are no flags, once the flags are read."""
+    """Parses the flags; the arguments that are no flags."""
     try:
+        # With the lines of flag files in place of --flagfile.
+        old = renamed_flag_error(flags.FLAGS.read_flags_from_files(arguments[1:], force_gnu=False))
+        if old:
+            _fail(old)
         rest = flags.FLAGS(arguments)
     except flags.CantOpenFlagFileError as error:
         cause = error.__context__
@@ -155,6 +161,16 @@ def define_reading_flags() -> None:
     text = "Passages of more tokens are read in overlapping windows."
     flags.DEFINE_integer("max_passage", 512, text, lower_bound=1, upper_bound=LONGEST_PASSAGE)
     flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, whatever the run was trained with.")
+    text = "Longest predicted answer, in tokens; the run's own when not given."
+    flags.DEFINE_integer("max_answer", None, text, lower_bound=1)
+
+
+def load_reader(values: flags.FlagValues, folder: str):
+    """The reader in a folder, as the flags of `define_reading_flags` say."""
+    # Imports TensorFlow, so only commands that read wait for it.
+    from fabir_tf.reading.reader import Reader
+
+    return Reader.load(folder, values.max_passage, values.precision, values.max_answer, to_stderr)
 
 
 def reader_folder(values: flags.FlagValues) -> str | None:
@@ -282,8 +298,9 @@ def _settings_in(path: str) -> dict:
     values = {}
     for name, value in content.items():
         values |= value if name in ("model", "training") and isinstance(value, dict) else {name: value}
-    values.pop("data", None)
-    return values | ({"model": values.pop("name")} if "name" in values else {})
+    for name in ("data", "format", "versions"):
+        values.pop(name, None)
+    return translate_settings(values | ({"model": values.pop("name")} if "name" in values else {}))
 
 
 def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dict]:

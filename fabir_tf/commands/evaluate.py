@@ -3,8 +3,8 @@
     fabir-evaluate --run_dir=runs/base --dataset=dev-v1.1.json --output_file=predictions.json --report_file=report.json
     fabir-evaluate --predictions_file=predictions.json --dataset=dev-v1.1.json
 
-A dataset with unanswerable questions is scored as SQuAD 2.0. A reader's doubt that there is an answer is 1 minus the
-probability of its best span; it answers every question, and best_f1 says what a threshold on the doubt would give.
+A dataset with unanswerable questions is scored as SQuAD 2.0; best_f1 is what the best threshold of the no-answer
+probability would reach. For a reader without a null head that probability is 1 minus the one of its best span.
 """
 
 import json
@@ -22,15 +22,16 @@ from fabir_tf.pipelines.datasets.squad_metrics import (
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import measure_coverage
 from fabir_tf.pipelines.files import named_errors, validate_writable, write_text
-from fabir_tf.pipelines.text.tokenized import tokenize_dataset
-from fabir_tf.reading.evaluation import predictions_of, score
+from fabir_tf.reading.evaluation import predictions_of, score, score_answers
 
 
 def define_flags() -> None:
     """Flags of the command."""
     cli.define_reader_flags("is scored")
     flags.DEFINE_string("predictions_file", None, "Predictions to score instead of a run: JSON, question id to text.")
-    flags.DEFINE_string("no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to doubt.")
+    flags.DEFINE_string(
+        "no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to no-answer probability."
+    )
     flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
     flags.DEFINE_string("output_file", None, "Where to write the run's predictions, in the official format.")
     flags.DEFINE_string("report_file", None, "Where to write the figures, as JSON.")
@@ -75,26 +76,23 @@ def _score_file(values: flags.FlagValues) -> dict:
     predictions = read_predictions(values.predictions_file)
     if values.no_answer_file and not data.has_unanswerable:
         raise UserError(f"--no_answer_file is for SQuAD 2.0, found no unanswerable question in {data.name}")
-    doubts = read_no_answer_probabilities(values.no_answer_file) if values.no_answer_file else None
-    return score(data, predictions, doubts) | {"missing": len(missing_predictions(data, predictions))}
+    no_answer = read_no_answer_probabilities(values.no_answer_file) if values.no_answer_file else None
+    return score(data, predictions, no_answer) | {"missing": len(missing_predictions(data, predictions))}
 
 
 def _score_reader(values: flags.FlagValues, folder: str) -> dict:
-    from fabir_tf.reading.reader import Reader
-
-    reader = Reader.load(folder, values.max_passage, values.precision)
+    reader = cli.load_reader(values, folder)
     data = _load(values)
-    tokenized = tokenize_dataset(data, cli.data_options(values).cache_dir, cli.to_stderr)
-    tokens = [tokenized.texts.tokens_of(passage) for passage in range(len(data.passages))]
-    cli.to_stderr(measure_coverage(data, tokens).summary())
+    tokenized = reader.processor.tokenize(data, cli.data_options(values).cache_dir, cli.to_stderr)
+    limits = (reader.config.max_answer, reader.config.null_head)
+    cli.to_stderr(measure_coverage(data, tokenized.passage_tokens(), *limits).summary())
     begin = time.monotonic()
-    answers = predictions_of(reader, reader.encode(tokenized), cli.show_progress)
+    answers = predictions_of(reader, tokenized, cli.show_progress)
     seconds = time.monotonic() - begin
     texts = {key: answer.text for key, answer in answers.items()}
     if values.output_file:
         write_text(values.output_file, json.dumps(texts, ensure_ascii=False) + "\n")
-    doubts = {key: 1.0 - answer.probability for key, answer in answers.items()} if data.has_unanswerable else None
-    return score(data, texts, doubts) | {"questions_per_second": round(len(texts) / seconds, 1)}
+    return score_answers(data, answers) | {"questions_per_second": round(len(texts) / seconds, 1)}
 
 
 def run() -> None:

@@ -2,8 +2,8 @@
 
     fabir-export --run_dir=runs/base --export_dir=exported/fabir --calibration_dataset=held-out.json
 
-Beside the model, in assets.extra, are the requests that a server warms up with, and calibration.json, which tells how
-far the probabilities can be believed.
+Beside the model, assets.extra holds the requests that a server warms up with, and calibration.json, which says how well
+the probabilities can be trusted.
 """
 
 from absl import flags
@@ -42,12 +42,11 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, export_dir="the folder of the exports")
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reading.calibration import calibrate
-    from fabir_tf.reading.reader import Reader
 
-    # What is wrong is told now, and not after the calibration, which may take minutes.
+    # Report mistakes before the calibration, which may take minutes.
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values, run_dir)
-    reader = Reader.load(run_dir, values.max_passage, values.precision)
+    reader = cli.load_reader(values, run_dir)
     validate_writable(folder)
     if data:
         reader.calibration = calibrate(reader, data, cli.show_progress)

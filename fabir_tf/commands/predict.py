@@ -4,8 +4,9 @@
     fabir-predict --run_dir=runs/base --input_file=questions.jsonl --output_file=answers.jsonl
 
 The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like,
-id; "-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability and
-n_best. A record that cannot be answered gets a line with id and error, and the others are answered all the same.
+id; "-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability,
+no_answer_probability, is_answer and n_best. A record that cannot be read gets a line with id and error; the others are
+answered all the same.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_rec
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import atomic_write, named_errors, validate_writable
 
-# Records answered together: enough to fill batches of like length, few enough to see answers come.
+# Records answered together: enough to fill batches of similar length, few enough to see answers appear.
 CHUNK = 8192
 
 
@@ -49,9 +50,7 @@ def main(values: flags.FlagValues) -> None:
         cli.validate_other_file("output_file", values.output_file, {"input_file": values.input_file})
         validate_writable(values.output_file)
     records = [_asked_record(values)] if asked else _input_records(values.input_file)
-    from fabir_tf.reading.reader import Reader
-
-    reader = Reader.load(folder, values.max_passage, values.precision)
+    reader = cli.load_reader(values, folder)
     written, failed = 0, 0
     with _output(values.output_file) as file:
         for line in _answers(reader, records, values.n_best):
@@ -91,15 +90,7 @@ def _answers(reader, records: Iterable[Record], n_best: int) -> Iterator[dict]:
             if record.error:
                 yield {"id": record.id, "error": record.error}
             else:
-                yield {"id": record.id} | _as_json(next(found), n_best)
-
-
-def _as_json(answer, n_best: int) -> dict:
-    spans = [
-        {"answer": span.text, "start": span.start, "end": span.end, "probability": span.probability}
-        for span in answer.n_best
-    ]
-    return spans[0] | ({"n_best": spans} if n_best > 1 else {})
+                yield {"id": record.id} | next(found).to_dict()
 
 
 @contextlib.contextmanager

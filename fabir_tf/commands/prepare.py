@@ -30,9 +30,9 @@ def main(values: flags.FlagValues) -> None:
     data = prepare_data(model_config, training, cli.data_options(values), print)
     save_data(data, folder, model_config, training)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    table = data.vectors.table.nbytes
+    table = sum(array.nbytes for array in data.processor.frozen_tables.values())
     print(
-        f"{data.summary}\n{len(data.borders):,} questions to train on in {folder}: {(size - table) / 1e6:.0f} MB and "
+        f"{data.summary}\n{len(data.features):,} questions to train on in {folder}: {(size - table) / 1e6:.0f} MB and "
         f"{table / 1e6:.0f} MB of word vectors"
     )
 

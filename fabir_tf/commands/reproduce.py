@@ -24,6 +24,7 @@ from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import atomic_write, csv_text, validate_writable, write_text
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.reading.run_directory import RunDirectory
 
 
@@ -65,7 +66,7 @@ def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
     """Writes a figure of the first seed's readers, and the numbers that it shows."""
     options = cli.data_options(values)
     data = load_dataset(plan.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
-    tokenized = tokenize_dataset(data, options.cache_dir, cli.to_stderr)
+    tokenized = tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr)
     runs = {config.stem: RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}") for config in plan.configs}
     judged = [judge(name, data, read_answers(run.predictions)) for name, run in runs.items()]
     way = next(way for way in groupings(tokenized) if way.name == FIGURES[number])

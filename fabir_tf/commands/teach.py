@@ -1,9 +1,9 @@
-"""Writes what trained readers think of the answers to some questions, for fabir-train --teacher to learn from.
+"""Writes the start and end distributions of trained readers, for fabir-train --teacher to learn from.
 
     fabir-teach --run_dirs=runs/one,runs/two --dataset=train.json --output=teacher.npz
     fabir-train --flagfile=base.flags --dataset=train.json --teacher=teacher.npz
 
-Of several readers it is the mean. Their answers to questions that they were trained on are surer than they should be.
+Several readers are averaged. Readers are too certain about questions that they were trained on.
 """
 
 from pathlib import Path
@@ -14,7 +14,6 @@ from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
-from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 
 
 def define_flags() -> None:
@@ -38,16 +37,15 @@ def main(values: flags.FlagValues) -> None:
     if output.exists():
         raise UserError(f"--output={values.output} exists: name another file")
     validate_writable(output)
-    from fabir_tf.reading.reader import Reader
     from fabir_tf.training.distillation import teach
 
-    readers = [Reader.load(folder, values.max_passage, values.precision) for folder in values.run_dirs]
+    teachers = [cli.load_reader(values, folder) for folder in values.run_dirs]
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "train", **options.tfds_folders, log=cli.to_stderr)
-    borders = teach(readers, tokenize_dataset(data, options.cache_dir, cli.to_stderr), cli.show_progress)
-    borders.save(output)
+    distributions = teach(teachers, data, cli.show_progress)
+    distributions.save(output)
     with named_errors("standard output"):
-        print(f"{output}: {len(borders.ids):,} of {len(data.questions):,} questions")
+        print(f"{output}: {len(distributions.ids):,} of {len(data.questions):,} questions")
 
 
 def run() -> None:

@@ -2,7 +2,7 @@
 
     fabir-train --flagfile=base.flags --run_dir=runs/base
 
-Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; the later one wins.
+Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; later ones win.
 """
 
 from absl import flags

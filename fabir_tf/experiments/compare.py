@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import math
 import re
 import statistics
 import subprocess
@@ -148,10 +147,11 @@ def _history(run: RunDirectory) -> list[dict]:
 def _parameters(run: RunDirectory) -> int:
     """Trainable parameters."""
     from fabir_tf.models import build_model
+    from fabir_tf.models.parameters import count_trainable
 
     # The frozen table counts nothing, and may be large.
-    model = build_model(run.read_model_config().replace(frozen_words=0))
-    return sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    config = run.read_model_config()
+    return count_trainable(build_model(config.replace(frozen_words=0) if hasattr(config, "frozen_words") else config))
 
 
 def _row(config: Path, results: Sequence[dict]) -> dict:

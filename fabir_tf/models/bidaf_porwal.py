@@ -6,12 +6,12 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import setting
-from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
 
 @dataclasses.dataclass(frozen=True)
-class BidafPorwalConfig(ReaderConfig):
+class BidafPorwalConfig(WordReaderConfig):
     """Its configuration; the defaults are the published model, whose words have GloVe's 100 and fastText's 300 values.
 
     Raises:

@@ -1,62 +1,83 @@
-"""A model run so that a passage is read once for all of its questions, and a word once for all of its places."""
+"""A model run on batches without repetition: each passage once for all of its questions, each unique token once."""
 
 import keras
 from keras import ops
 
-from fabir_tf.pipelines.features.features import PASSAGE_INDEX
+from fabir_tf.models.graph_nodes import call_of
+from fabir_tf.pipelines.features.features import PASSAGE_INDEX, SHARED_TEXT
 
 
 class DeduplicatedModel(keras.Model):
-    """A model that takes fewer passages than questions, and fewer words than tokens.
+    """Runs a functional model on fewer passages than questions and on fewer unique tokens than tokens.
 
-    Whatever depends on passages alone is computed once for each of them; where a passage meets a question in the
-    model's graph, it is repeated for all of its questions. SQuAD asks five about a passage, and FABIR's word
-    representation and decoupled self-attention, nearly half of its work, know of no question. In training the questions
-    of a passage share what dropout leaves of it up to there.
+    Whatever depends on passages alone is computed once per passage, and repeated for each question where the two meet
+    in the model's graph. SQuAD asks five questions about a passage, and nearly half of FABIR's work (the word
+    representation and the decoupled self-attention) needs no question. In training the questions of a passage share the
+    dropout of that part.
 
-    What depends on a word alone, by layers with `per_word`, is computed once for each type of token: a third of a large
-    batch's tokens are distinct. Not in training, where dropout leaves something else of each token.
+    What depends on a single word, through layers with `per_word`, is computed once per unique token: a third of a large
+    batch's tokens are distinct. Training does not do this, because dropout treats every occurrence differently.
 
     Args:
-        model: a functional model, its inputs named `passage_...` and `question_...`. Its variables are this model's,
-            in the same order.
+        model: a functional model whose inputs are called `{text}_{part}`, such as `passage_words`. This model has the
+            same variables in the same order.
 
     Call arguments:
-        inputs: `unique_...`, `(unique, ...)`, what the model's inputs of that name hold of each type of token;
-            `passage_token_index`, int `(passages, passage)`, and `question_token_index`, int `(questions, question)`, the place of
-            each token's type among the types; and `passage_index`, int `(questions,)`, the place of each question's
-            passage among the passages.
+        inputs: `unique_{part}`, `(unique, ...)`: the values of each unique token; `{text}_token_index`, int
+            `(texts, length)`: the unique token of each token; and `passage_index`, int `(questions,)`: the passage of
+            each question, if the model reads a passage by itself.
 
     Returns:
         The model's outputs, one row per question.
 
     Example:
-        >>> sharing = DeduplicatedModel(fabir_tf.build_model())
-        >>> sharing(inputs | {"passage_index": np.array([0, 0, 0, 1])})["start_logits"].shape
+        >>> deduplicated = DeduplicatedModel(fabir_tf.build_model())
+        >>> deduplicated(inputs | {"passage_index": np.array([0, 0, 0, 1])})["start_logits"].shape
         (4, 140)
     """
 
     def __init__(self, model: keras.Model):
-        super().__init__(name=f"{model.name}_sharing_passages")
+        super().__init__(name=f"{model.name}_deduplicated")
         self.model = model
         self.built = True
+        self._loss = None
 
     @property
     def input_specs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
-        """Shape and type of each input."""
-        specs = {f"{text}_token_index": ((None, None), "int32") for text in ("passage", "question")}
+        """Shape and dtype of each input."""
+        texts = dict.fromkeys(_text_of(tensor) for tensor in self.model.inputs)
+        specs = {f"{text}_token_index": ((None, None), "int32") for text in texts}
         for tensor in self.model.inputs:
             specs[_unique_name(tensor)] = ((None, *tensor.shape[2:]), tensor.dtype)
-        return specs | {PASSAGE_INDEX: ((None,), "int32")}
+        return specs | ({PASSAGE_INDEX: ((None,), "int32")} if SHARED_TEXT in texts else {})
+
+    def compile(self, optimizer, loss, **kwargs):
+        """Prepares training.
+
+        Args:
+            optimizer: a Keras optimizer.
+            loss: takes all targets and all outputs at once, two dictionaries, and returns a scalar.
+            **kwargs: those of `keras.Model.compile`.
+        """
+        self._loss = loss
+        super().compile(optimizer, **kwargs)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss that `compile` was given, of all outputs together."""
+        return self._loss(y, y_pred)
 
     def call(self, inputs, training=None):
-        run = _Run(inputs, once_per_type=not training)
+        run = _Run(inputs, once_per_token=not training)
         # Texts of one word each.
         words = {name: values[:, None] for name, values in inputs.items() if name.startswith("unique_")}
         for tensor in self.model.inputs:
-            run.types[id(tensor)] = words[_unique_name(tensor)]
-            run.texts[id(tensor)] = tensor.name.partition("_")[0]
+            run.unique[id(tensor)] = words[_unique_name(tensor)]
+            run.texts[id(tensor)] = _text_of(tensor)
         return {name: run.of_questions(tensor) for name, tensor in self.model.output.items()}
+
+
+def _text_of(tensor: keras.KerasTensor) -> str:
+    return tensor.name.partition("_")[0]
 
 
 def _unique_name(tensor: keras.KerasTensor) -> str:
@@ -69,14 +90,14 @@ def _is_per_word(operation: keras.Operation) -> bool:
 
 
 class _Run:
-    """The values of a model's symbolic tensors, by their ids: one row per type, per passage, or per question."""
+    """The values of a model's symbolic tensors, by their ids: one row per unique token, per passage or per question."""
 
-    def __init__(self, inputs, once_per_type: bool):
-        self.types, self.passages, self.questions = {}, {}, {}
-        # The text that a value per type is of.
+    def __init__(self, inputs, once_per_token: bool):
+        self.unique, self.passages, self.questions = {}, {}, {}
+        # The text that a value per unique token belongs to.
         self.texts = {}
         self._inputs = inputs
-        self._once_per_type = once_per_type
+        self._once_per_token = once_per_token
         self._by_source = {}
 
     def of_questions(self, tensor: keras.KerasTensor):
@@ -88,22 +109,22 @@ class _Run:
         return self.questions[id(tensor)]
 
     def _spread(self, tensor: keras.KerasTensor) -> None:
-        """Gives each token of a text what its type has."""
+        """Gives each token of a text the value of its unique token."""
         if id(tensor) in self.passages or id(tensor) in self.questions:
             return
         text = self.texts[id(tensor)]
-        tokens = ops.take(self.types[id(tensor)][:, 0], self._inputs[f"{text}_token_index"], axis=0)
-        {"passage": self.passages, "question": self.questions}[text][id(tensor)] = tokens
+        tokens = ops.take(self.unique[id(tensor)][:, 0], self._inputs[f"{text}_token_index"], axis=0)
+        values = self.passages if text == SHARED_TEXT else self.questions
+        values[id(tensor)] = tokens
 
     def _compute(self, tensor: keras.KerasTensor) -> None:
-        if any(id(tensor) in values for values in (self.types, self.passages, self.questions)):
+        if any(id(tensor) in values for values in (self.unique, self.passages, self.questions)):
             return
-        operation, number, _ = tensor._keras_history
-        node = operation._inbound_nodes[number]
+        operation, node = call_of(tensor)
         for source in node.input_tensors:
             self._compute(source)
         sources = {id(source) for source in node.input_tensors}
-        if self._once_per_type and _is_per_word(operation) and sources <= self.types.keys():
+        if self._once_per_token and _is_per_word(operation) and sources <= self.unique.keys():
             self._compute_once(operation, node)
             return
         for source in node.input_tensors:
@@ -116,18 +137,18 @@ class _Run:
         _keep(values, node, _called(operation, node, values))
 
     def _compute_once(self, operation: keras.Operation, node) -> None:
-        """Both texts are made of the same types: what was computed for one is the other's, too."""
-        key = (id(operation), *(id(self.types[id(source)]) for source in node.input_tensors))
+        """All texts consist of the same unique tokens, so a result for one text serves the others, too."""
+        key = (id(operation), *(id(self.unique[id(source)]) for source in node.input_tensors))
         if key not in self._by_source:
-            self._by_source[key] = _called(operation, node, self.types)
-        _keep(self.types, node, self._by_source[key])
+            self._by_source[key] = _called(operation, node, self.unique)
+        _keep(self.unique, node, self._by_source[key])
         for output in node.outputs:
             self.texts[id(output)] = self.texts[id(node.input_tensors[0])]
 
 
 def _called(operation: keras.Operation, node, values: dict) -> list:
     args, kwargs = node.arguments.fill_in(values)
-    # As it was while the model was built; what holds is that of this call, which layers take from the one around.
+    # The node recorded `training` when the model was built; layers take it from the call around them instead.
     kwargs.pop("training", None)
     return keras.tree.flatten(operation(*args, **kwargs))
 

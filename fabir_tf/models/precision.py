@@ -1,17 +1,20 @@
-"""The precision that layers are made with."""
+"""The precision that layers compute in."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import keras
 
+POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+"""The dtype policies that a reader can be trained and read with."""
+
 
 @contextmanager
 def dtype_policy(name: str) -> Iterator[None]:
-    """Inside, layers are made with this policy.
+    """Makes layers with a policy, in this thread only.
 
     Args:
-        name: "float32", "mixed_bfloat16" or "mixed_float16".
+        name: one of `POLICIES`.
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)

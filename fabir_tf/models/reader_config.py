@@ -1,6 +1,7 @@
 """What the configurations of all readers have in common."""
 
 import dataclasses
+from typing import ClassVar
 
 import keras
 
@@ -10,26 +11,27 @@ from fabir_tf.configuration import Config, ConfigError, setting
 
 @dataclasses.dataclass(frozen=True)
 class ReaderConfig(Config):
-    """The fields that data, reader and export look at, whatever the model.
+    """The fields that training, reading and export use, whatever the model.
 
     Raises:
         ConfigError: a value is out of its range.
     """
 
-    trainable_words: int = setting(50, "Examples of the trainable word table, UNK included", low=1, derived=True)
-    characters: int = setting(306, "Examples of the character table, UNK included", low=1, derived=True)
-    frozen_words: int = setting(400_000, "Examples of the frozen word table", low=0, derived=True)
-    word_dim: int = setting(100, "Length of a word vector", low=1)
-    max_word_characters: int = setting(20, "Characters of a word that are read; the rest is cut", low=1)
-    max_answer: int = setting(15, "Longest answer in tokens", low=1)
+    processor: ClassVar[str] = "words"
+    """The kind of the text processor that makes the model's inputs, from `fabir_tf.pipelines.text.registry`."""
+
+    max_answer: int = setting(15, "Longest predicted answer, in tokens", low=1)
+    null_head: bool = setting(
+        False, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"
+    )
 
     @property
     def width(self) -> int:
-        """Features of a token inside the model, which scale the learning rate's warm-up schedule."""
+        """Features of a token inside the model, which scale the learning rate schedule."""
         raise NotImplementedError
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
-        """What chooses the first and last tokens of the answers from the logits.
+        """The layer that chooses the first and last tokens of the answers from the logits.
 
         Args:
             n_best: answers per question.
@@ -38,8 +40,23 @@ class ReaderConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
-class CharacterReaderConfig(ReaderConfig):
-    """A reader whose words are vectors of their own, and of their characters, through highway layers.
+class WordReaderConfig(ReaderConfig):
+    """A reader of words, each with a vector of its own.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    trainable_words: int = setting(50, "Rows of the trainable word table, UNK included", low=1, derived=True)
+    characters: int = setting(306, "Rows of the character table, UNK included", low=1, derived=True)
+    frozen_words: int = setting(400_000, "Rows of the frozen word table", low=0, derived=True)
+    word_dim: int = setting(100, "Length of a word vector", low=1)
+    max_word_characters: int = setting(20, "Characters of a word that are read; the rest is cut off", low=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class CharacterReaderConfig(WordReaderConfig):
+    """A reader of words whose vectors are joined with vectors of their characters, and pass highway layers.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -47,7 +64,9 @@ class CharacterReaderConfig(ReaderConfig):
 
     character_dim: int = setting(8, "Length of a character vector", low=1)
     character_kernel: int = setting(5, "Characters seen at once by the character convolution", low=1)
-    character_filters: int = setting(100, "Length of a word's vector made from its characters; 0 for none", low=0)
+    character_filters: int = setting(
+        100, "Length of the vector that a word gets from its characters; 0 for none", low=0
+    )
     highway_layers: int = setting(2, "Highway layers on each word's vector", low=0)
 
     def validate_characters(self) -> None:

@@ -1,1 +1,137 @@
-"""What a reader says: a span of the passage, or that the passage holds no answer."""
+"""What a reader says, a span of the passage or that there is none; and the contract of everything that answers."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+
+if TYPE_CHECKING:
+    from fabir_tf.reading.calibration import Calibration
+    from fabir_tf.reading.graph_reader import GraphAnswerer
+
+Dataset = SquadData | TokenizedDataset
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A span of a passage.
+
+    Attributes:
+        text: `passage[start:end]`, never rewritten.
+        start, end: offsets in Unicode code points, the end exclusive.
+        probability: of this span among all that the model compares, from 0 to 1.
+    """
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The span as JSON values."""
+        return {"answer": self.text, "start": self.start, "end": self.end, "probability": self.probability}
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer(Span):
+    """The best span, or no answer.
+
+    A reader that abstains has the empty text; `probability` and `n_best` are then still those of the best spans.
+
+    Attributes:
+        no_answer_probability: that the passage holds no answer, from 0 to 1; for a reader without a null head, 1 minus
+            the probability of the best span.
+        is_answer: whether the reader answers.
+        n_best: the best spans, as many as were asked for, with distinct offsets.
+    """
+
+    no_answer_probability: float = 0.0
+    is_answer: bool = True
+    n_best: tuple[Span, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON values, the same in every command and server."""
+        return super().to_dict() | {
+            "no_answer_probability": self.no_answer_probability,
+            "is_answer": self.is_answer,
+            "n_best": [span.to_dict() for span in self.n_best],
+        }
+
+
+NO_ANSWER = Answer("", 0, 0, 0.0, no_answer_probability=1.0, is_answer=False)
+"""The answer where question or passage holds no word."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class QuestionScores:
+    """A reader's scores of one question.
+
+    The softmax of these logits gives the reader's probabilities; null logits are part of the same softmax.
+
+    Attributes:
+        question: the question's number in the dataset.
+        start_logits, end_logits: float32 `(passage,)`, one for each token.
+        null_logits: float32 `(2,)`, start and end logit of "no answer"; None for a reader without a null head.
+        starts, ends: int32 `(passage,)`, the tokens' offsets in code points.
+        first, last: the tokens of the best span.
+    """
+
+    question: int
+    start_logits: np.ndarray
+    end_logits: np.ndarray
+    null_logits: np.ndarray | None
+    starts: np.ndarray
+    ends: np.ndarray
+    first: int
+    last: int
+
+    def probabilities(self, scale: float | np.ndarray = 1.0) -> np.ndarray:
+        """Start and end probabilities of the tokens, and of "no answer" in the last column if there are null logits.
+
+        Args:
+            scale: the logits are multiplied by it; may have leading axes, `(..., 1, 1)`.
+
+        Returns:
+            Float `(..., 2, passage)` or `(..., 2, passage + 1)`.
+        """
+        logits = np.stack([self.start_logits, self.end_logits])
+        if self.null_logits is not None:
+            logits = np.concatenate([logits, self.null_logits[:, None]], axis=1)
+        logits = scale * logits
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+
+@runtime_checkable
+class QuestionAnswerer(Protocol):
+    """Anything that answers questions about passages: a `Reader`, an ensemble of readers.
+
+    Evaluation, prediction, analysis, calibration, distillation and export take one and never look inside.
+    """
+
+    calibration: "Calibration | None"
+
+    def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
+        """Answers one question."""
+        ...
+
+    def answer_batch(self, questions: Sequence[str], passages: Sequence[str], n_best: int = 1) -> list[Answer]:
+        """Answers many questions, each about its own passage."""
+        ...
+
+    def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
+        """Answers every question of a dataset, in its order."""
+        ...
+
+    def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
+        """The scores of every question about a passage with tokens, in no particular order."""
+        ...
+
+    def in_graph(self, n_best: int = 5) -> "GraphAnswerer":
+        """The same in core TensorFlow operations, for a SavedModel."""
+        ...

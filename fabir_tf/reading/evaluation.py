@@ -1,19 +1,55 @@
 """The official scores of a reader or of a predictions file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1, score_v2
-from fabir_tf.pipelines.text.tokenized import EncodedData
-from fabir_tf.reading.reader import Answer, Reader
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.reading.answers import Answer, Dataset, Progress, QuestionAnswerer
 
 
-def predictions_of(
-    reader: Reader, encoded: EncodedData, progress: Callable[[int, int], None] | None = None
-) -> dict[str, Answer]:
-    """A reader's answer to every question of a dataset, by question id, in the dataset's order."""
-    answers = reader.predict(encoded, progress=progress)
-    return {question.id: answer for question, answer in zip(encoded.tokenized.data.questions, answers, strict=True)}
+def evaluate(answerer: QuestionAnswerer, dataset: Dataset, progress: Progress | None = None) -> dict[str, float]:
+    """Answers every question of a dataset and scores the answers as the official SQuAD scripts do.
+
+    Args:
+        answerer: a trained reader.
+        dataset: questions with their reference answers.
+        progress: called with (examples done, examples in total) after each batch.
+
+    Returns:
+        Percentages, as `score` returns them.
+
+    Example:
+        >>> fabir_tf.evaluate(fabir_tf.Reader.load("fabir-base"), fabir_tf.load_dataset("sample", "dev"))["f1"]
+    """
+    return score_answers(_data_of(dataset), predictions_of(answerer, dataset, progress))
+
+
+def predictions_of(answerer: QuestionAnswerer, dataset: Dataset, progress: Progress | None = None) -> dict[str, Answer]:
+    """The answer to every question of a dataset, by question id, in the dataset's order."""
+    answers = answerer.predict(dataset, progress=progress)
+    return {question.id: answer for question, answer in zip(_data_of(dataset).questions, answers, strict=True)}
+
+
+def score_answers(data: SquadData, answers: Mapping[str, Answer]) -> dict[str, float]:
+    """The official figures of a reader's answers.
+
+    Args:
+        data: questions with their reference answers.
+        answers: by question id.
+
+    Returns:
+        Percentages, as `score` returns them. For data with unanswerable questions, `exact` and `f1` count "no answer"
+        where the reader abstains, and `best_f1` is what the best threshold of the no-answer probability would reach.
+    """
+    texts = {key: answer.text for key, answer in answers.items()}
+    if not data.has_unanswerable:
+        return score(data, texts)
+    # The official script applies its threshold to spans, so it gets the best span also where the reader abstains.
+    spans = {key: answer.n_best[0].text if answer.n_best else "" for key, answer in answers.items()}
+    probabilities = {key: answer.no_answer_probability for key, answer in answers.items()}
+    best = {name: value for name, value in score(data, spans, probabilities).items() if name.startswith("best_")}
+    return score(data, texts) | best
 
 
 def score(
@@ -33,3 +69,7 @@ def score(
         return score_v1(data, predictions)
     scores = score_v2(data, predictions, no_answer_probabilities)
     return {"exact_match": scores["exact"], "f1": scores["f1"]} | scores
+
+
+def _data_of(dataset: Dataset) -> SquadData:
+    return dataset.data if isinstance(dataset, TokenizedDataset) else dataset

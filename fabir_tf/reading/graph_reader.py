@@ -1,67 +1,101 @@
-"""The reader as one graph: texts in, the words of the passages that answer the questions out."""
+"""A reader as one graph: texts in, the words of the passages that answer the questions out."""
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
 from fabir_tf.layers.core.masking import MASKED_LOGIT
 from fabir_tf.models.deduplicated import DeduplicatedModel
-from fabir_tf.pipelines.features.graph_windows import graph_merge, graph_windows
-from fabir_tf.pipelines.features.tensor_batches import batch_inputs, reading_step
-from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens, graph_tokenize
-from fabir_tf.pipelines.text.graph.vocabulary import GraphVocabulary
-from fabir_tf.pipelines.text.vocabulary import PADDING
-from fabir_tf.reading.reader import BATCH_PAIRS, BATCH_ROWS, BATCH_TOKENS, LONGEST_QUESTION, WINDOW_OVERLAP, Reader
+from fabir_tf.models.outputs import END, NULL, START
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.batch_planning import BATCH_EXAMPLES, fits, reading_step
+from fabir_tf.pipelines.features.tensor_batches import batch_inputs
+from fabir_tf.pipelines.features.windows import OVERLAP
+from fabir_tf.pipelines.json_files import quoted
+from fabir_tf.pipelines.text.graph.parity import texts_cut_differently
+from fabir_tf.pipelines.text.graph.processor import GraphExamples, GraphFeatures
+from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
+from fabir_tf.pipelines.text.graph.windows import GraphWindows, graph_merge, graph_windows, smallest_null
+from fabir_tf.pipelines.text.processor import TextProcessor
+
+if TYPE_CHECKING:
+    from fabir_tf.reading.reader import Reader
+
+TEXT_SPECS = (tf.TensorSpec([None], tf.string, "question"), tf.TensorSpec([None], tf.string, "passage"))
+"""The arguments that `answer` is traced with."""
+
+Signature = tuple[Callable[..., dict[str, tf.Tensor]], tuple[Any, ...]]
 
 
-class _Rows(NamedTuple):
-    """Stretches of texts, int64 `(rows,)`: where each begins among all tokens, and how many it has."""
+class GraphAnswerer(Protocol):
+    """Something that answers questions inside a graph; a `tf.Module` that export saves."""
 
-    begins: tf.Tensor
-    lengths: tf.Tensor
+    def signatures(self) -> dict[str, Signature]:
+        """The functions to export and the specs to trace them with, by the name of their signature.
+
+        `serving_default` takes `TEXT_SPECS` and returns what `GraphReader.answer` returns.
+        """
+        ...
 
 
 class _Asked(NamedTuple):
-    """Questions with what they are asked about.
+    """Questions and the passages that they are about.
 
     Attributes:
         texts: string `(texts,)`, the distinct passages.
         text_of: int64 `(batch,)`, each question's passage.
-        tokens: of the distinct passages, then of the questions.
-        passages: the tokens of each question's passage.
-        questions: those tokens of the questions that are read.
+        tokens: those of the distinct passages, followed by those of the questions.
+        begins, lengths: int64 `(batch,)`, where each question's passage begins among all tokens, and its tokens; 0
+            tokens where the question has none.
+        question_lengths: int64 `(batch,)`, tokens of each question.
     """
 
     texts: tf.Tensor
     text_of: tf.Tensor
     tokens: GraphTokens
-    passages: _Rows
-    questions: _Rows
+    begins: tf.Tensor
+    lengths: tf.Tensor
+    question_lengths: tf.Tensor
 
 
-TEXT_SPECS = (tf.TensorSpec([None], tf.string, "question"), tf.TensorSpec([None], tf.string, "passage"))
-"""What `answer` is traced with."""
-
-
-class RawTextReader(tf.Module):
+class GraphReader(tf.Module):
     """What `Reader.answer_batch` does, in core TensorFlow operations.
 
     Args:
         reader: a trained reader.
-        n_best: spans given per question.
+        n_best: spans returned per question.
+
+    Raises:
+        UserError: the installed tokenizer cuts words in another way than the graph does.
     """
 
-    def __init__(self, reader: Reader, n_best: int = 5):
+    def __init__(self, reader: "Reader", n_best: int = 5):
         super().__init__()
-        self.vocabulary = GraphVocabulary(reader.vocabulary, reader.config.max_word_characters)
+        _validate_same_tokens(reader.processor)
+        self.processor = reader.processor.in_graph()
         self.temperature = tf.Variable(reader.temperature, trainable=False, dtype=tf.float32, name="temperature")
-        # Weights and not layers: a SavedModel would be given a function for each layer.
+        # A reader that always answers has a threshold above every probability.
+        threshold = 2.0 if reader.no_answer_threshold is None else reader.no_answer_threshold
+        self.threshold = tf.Variable(threshold, trainable=False, dtype=tf.float32, name="no_answer_threshold")
+        # Weights and not layers, because a SavedModel would get a function for each layer.
         self.weights = [weight.value for weight in reader.model.weights]
+        self._input_specs = reader.processor.input_specs
+        self._input_names = [tensor.name for tensor in reader.model.inputs]
         self._model = functools.partial(reader.model, training=False)
-        self._shared_model = functools.partial(DeduplicatedModel(reader.model), training=False)
+        self._deduplicated = functools.partial(DeduplicatedModel(reader.model), training=False)
         self._decode = reader.config.decoder(n_best).call
-        self._longest = reader.max_passage
+        self._outputs = tuple(name for name in (START, END, NULL) if name in reader.model.output)
+        self._max_passage = reader.max_passage
+
+    def signatures(self) -> dict[str, Signature]:
+        """See `GraphAnswerer.signatures`; `token_ids` is for clients that tokenize themselves."""
+        return {
+            "serving_default": (self.answer, TEXT_SPECS),
+            "token_ids": (self.token_ids, (self.token_id_specs(),)),
+        }
 
     def answer(self, question: tf.Tensor, passage: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers questions.
@@ -72,133 +106,168 @@ class RawTextReader(tf.Module):
 
         Returns:
             `answer` (string, the passage's own bytes), `start` and `end` (int64, code points), `byte_start` and
-            `byte_end` (int64), `probability` (float32), each `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each
-            `(batch, n_best)`. Where the question or the passage holds no word, and where a passage has fewer spans than
-            n_best, the answer is empty and its probability 0.
+            `byte_end` (int64), `probability` and `no_answer_probability` (float32), and `is_answer` (boolean), each
+            `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each `(batch, n_best)`. Where the reader abstains, and
+            where question or passage holds no word, the answer is empty. Where a passage has fewer spans than n_best,
+            the surplus is empty with probability 0.
         """
         asked = self._ask(question, passage)
-        begins, lengths = asked.passages
-        start, end = self._padded_logits(asked)
-        first, last, probability = self._decode(start, end)
+        first, last, probability, no_answer = self._decode(*self._logits(asked))
         first, last = tf.cast(first, tf.int64), tf.cast(last, tf.int64)
-        is_span = (tf.maximum(first, last) < lengths[:, None]) & (asked.questions.lengths > 0)[:, None]
-        # The best span is given however improbable it is.
+        is_span = tf.maximum(first, last) < asked.lengths[:, None]
+        # The best span is returned even if its probability rounds to 0.
         is_span &= (probability > 0) | (tf.range(tf.shape(first)[1]) == 0)
-        n_best = _spans(asked, tf.where(is_span, begins[:, None] + first, -1), begins[:, None] + last)
+        n_best = _spans(asked, is_span, asked.begins[:, None] + first, asked.begins[:, None] + last)
         n_best["probability"] = tf.where(is_span, probability, 0.0)
         best = {name: values[:, 0] for name, values in n_best.items()}
+        readable = asked.lengths > 0
+        no_answer = tf.where(readable, no_answer, 1.0)
+        is_answer = readable & (no_answer <= self.threshold)
+        best = {name: _where(is_answer, values) if name != "probability" else values for name, values in best.items()}
+        best |= {"no_answer_probability": no_answer, "is_answer": is_answer}
         return best | {f"n_best_{name}": values for name, values in n_best.items()}
 
     def token_ids(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The model itself, for clients that tokenize_dataset themselves.
+        """The model itself, for clients that tokenize themselves.
 
         Args:
-            inputs: `passage_words` `(batch, passage)` and `passage_characters` `(batch, passage, width)`, int32,
-                `passage_length` `(batch,)`, int32, and the same of the question. What stands beyond a length is not
-                read, whatever it is: a server pads with the first element of a tensor, not with 0.
+            inputs: the processor's inputs, such as `passage_words` `(batch, passage)`, and the length of each text, such
+                as `passage_length` `(batch,)`, int32. Values beyond a length are ignored: a server pads with the first
+                element of a tensor, not with 0.
 
         Returns:
-            `start_logits` and `end_logits`, float32 `(batch, passage)`; -1e9 beyond the length.
+            `start_logits` and `end_logits`, float32 `(batch, passage)`, -1e9 beyond the length; and, of a reader with a
+            null head, `null_logits` `(batch, 2)`.
         """
         ids = {}
-        for text in ("passage", "question"):
-            words, length = inputs[f"{text}_words"], inputs[f"{text}_length"]
-            is_token = tf.sequence_mask(length, tf.shape(words)[1])
-            ids[f"{text}_words"] = tf.where(is_token, words, PADDING)
-            ids[f"{text}_characters"] = tf.where(is_token[..., None], inputs[f"{text}_characters"], PADDING)
+        for name in self._input_names:
+            values, length = inputs[name], inputs[f"{name.partition('_')[0]}_length"]
+            is_token = tf.sequence_mask(length, tf.shape(values)[1])
+            is_token = tf.reshape(
+                is_token, tf.concat([tf.shape(is_token), tf.ones([len(values.shape) - 2], tf.int32)], 0)
+            )
+            ids[name] = tf.where(is_token, values, tf.zeros([], values.dtype))
         return self._model(ids)
 
     def token_id_specs(self) -> dict[str, tf.TensorSpec]:
-        """Names, shapes and types of what `token_ids` takes."""
+        """Names, shapes and dtypes of the inputs of `token_ids`."""
         specs = {}
-        for text in ("passage", "question"):
-            shapes = {"words": [None, None], "characters": [None, None, self.vocabulary.width], "length": [None]}
-            for part, shape in shapes.items():
-                specs[f"{text}_{part}"] = tf.TensorSpec(shape, tf.int32, f"{text}_{part}")
+        for name in self._input_names:
+            text = name.partition("_")[0]
+            specs[f"{text}_length"] = tf.TensorSpec([None], tf.int32, f"{text}_length")
+        for name, (shape, dtype) in self._input_specs.items():
+            if name in self._input_names:
+                specs[name] = tf.TensorSpec(shape, dtype, name)
         return specs
 
     def _ask(self, question: tf.Tensor, passage: tf.Tensor) -> _Asked:
         # A passage is read once, however many questions there are about it.
         texts, text_of = tf.unique(passage, tf.int64)
         text_of = tf.broadcast_to(text_of, tf.shape(question))
-        tokens = graph_tokenize(tf.concat([texts, question], 0))
+        tokens = self.processor.tokenize(tf.concat([texts, question], 0))
         begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
-        count = tf.size(texts)
-        passages = _Rows(tf.gather(begins, text_of), tf.gather(lengths, text_of))
-        questions = _Rows(begins[count:], tf.minimum(lengths[count:], LONGEST_QUESTION))
-        return _Asked(texts, text_of, tokens, passages, questions)
+        question_lengths = lengths[tf.size(texts) :]
+        of_passages = tf.where(question_lengths > 0, tf.gather(lengths, text_of), 0)
+        return _Asked(texts, text_of, tokens, tf.gather(begins, text_of), of_passages, question_lengths)
 
-    def _padded_logits(self, asked: _Asked) -> tuple[tf.Tensor, ...]:
-        begins, lengths = asked.passages
-        windows = graph_windows(lengths, self._longest, min(WINDOW_OVERLAP, self._longest // 2))
-        shown = _Rows(tf.gather(begins, windows.passages) + windows.offsets, windows.lengths)
-        questions = _Rows(*(tf.gather(part, windows.passages) for part in asked.questions))
-        splits = tf.concat([[0], tf.cumsum(lengths)], 0)
-        chosen = graph_merge(windows, splits[:-1], splits[-1])
-        found = (
-            tf.RaggedTensor.from_row_splits(tf.gather(logits, chosen) / self.temperature, splits, validate=False)
-            for logits in self._window_logits(self._ids(asked.tokens), shown, questions)
+    def _logits(self, asked: _Asked) -> list[tf.Tensor]:
+        """Start and end logits `(batch, passage)` of whole passages, and null logits `(batch, 2)` if there are any."""
+        sizes = self.processor.window_sizes(asked.question_lengths, self._max_passage)
+        windows = graph_windows(asked.lengths, sizes, OVERLAP)
+        examples = GraphExamples(
+            windows.passages, tf.gather(asked.text_of, windows.passages), windows.offsets, windows.lengths
         )
-        return tuple(logits.to_tensor(MASKED_LOGIT) for logits in found)
+        features = self.processor.features(asked.tokens, tf.size(asked.texts), examples)
+        start, end, *null = self._window_logits(features, windows)
+        splits = tf.concat([[0], tf.cumsum(asked.lengths)], 0)
+        chosen = graph_merge(windows, splits[:-1], splits[-1])
+        found = []
+        for logits in (start, end):
+            values = tf.gather(logits, chosen) / self.temperature
+            ragged = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+            # One column at least, which the decoder needs.
+            width = tf.maximum(tf.reduce_max(asked.lengths), 1)
+            found.append(ragged.to_tensor(MASKED_LOGIT, shape=tf.stack([tf.size(asked.lengths, tf.int64), width])))
+        passages = tf.size(asked.lengths, tf.int64)
+        return found + [smallest_null(windows, logits, passages) / self.temperature for logits in null]
 
-    def _ids(self, tokens: GraphTokens) -> dict[str, tf.Tensor]:
-        """Tokens as types, which are alike in all their ids; type 0 is padding. See `Features`."""
-        ids = tf.concat([self.vocabulary.word_ids(tokens)[:, None], self.vocabulary.character_ids(tokens)], 1)
-        ids = tf.pad(ids, [[1, 0], [0, 0]], constant_values=PADDING)
-        types, places = tf.raw_ops.UniqueV2(x=ids, axis=[0])
-        # Layers have to know the width.
-        types = tf.reshape(types, [-1, 1 + self.vocabulary.width])
-        return {"tokens": places[1:], "unique_words": types[:, 0], "unique_characters": types[:, 1:]}
+    def _window_logits(self, features: GraphFeatures, windows: GraphWindows) -> list[tf.Tensor]:
+        """Start and end logits of every window's tokens, one window after the other, and the windows' null logits.
 
-    def _window_logits(self, ids: dict, shown: _Rows, asked: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
-        """Start and end logits of every window's tokens, one window after the other, in batches of bounded size."""
-        sizes = tf.maximum(shown.lengths, asked.lengths)
-        order = tf.argsort(sizes, stable=True)
-        splits = tf.concat([[0], tf.cumsum(shown.lengths)], 0)
-        tables = ids | {"passage_starts": shown.begins, "passage_lengths": shown.lengths}
-        tables |= {"question_starts": asked.begins, "question_lengths": asked.lengths}
+        Windows are read in batches of bounded size, one batch at a time: several at once would multiply the memory.
+        """
+        tables = features.tables
+        lengths = [values for name, values in tables.items() if name.endswith("_lengths")]
+        longest = functools.reduce(tf.maximum, lengths)
+        order = tf.argsort(longest, stable=True)
+        splits = tf.concat([[0], tf.cumsum(windows.lengths)], 0)
+        count = tf.size(order)
 
         def is_left(done, *_):
-            return done < tf.size(order)
+            return done < count
 
-        def read(done, starts, ends):
-            ahead = order[done : done + BATCH_ROWS]
-            longest = tf.gather(sizes, ahead)
-            tokens = longest * tf.range(1, tf.size(ahead, tf.int64) + 1)
-            has_room = (tokens <= BATCH_TOKENS) & (tokens * longest <= BATCH_PAIRS)
-            rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(has_room, tf.int32)), 1)]
-            logits = self._shared_model(batch_inputs(tables, rows, reading_step(tf.size(rows))))
-            lengths = tf.gather(shown.lengths, rows)
-            is_shown = tf.sequence_mask(lengths, tf.shape(logits["start_logits"])[1])
-            begins = tf.gather(splits, rows)
-            places = tf.ragged.range(begins, begins + lengths).flat_values[:, None]
-            starts, ends = (
-                tf.tensor_scatter_nd_update(found, places, tf.boolean_mask(logits[name], is_shown))
-                for found, name in ((starts, "start_logits"), (ends, "end_logits"))
-            )
-            return done + tf.size(rows), starts, ends
+        def read(done, *found):
+            ahead = order[done : done + BATCH_EXAMPLES]
+            sizes = tf.gather(longest, ahead)
+            rows = ahead[
+                : tf.maximum(
+                    tf.reduce_sum(tf.cast(fits(tf.range(1, tf.size(ahead, tf.int64) + 1), sizes), tf.int32)), 1
+                )
+            ]
+            logits = self._deduplicated(batch_inputs(tables, rows, reading_step(tf.size(rows))))
+            of_rows = tf.gather(windows.lengths, rows)
+            columns = tf.ragged.range(of_rows)
+            source = (columns + tf.gather(features.logit_offsets, rows)[:, None]).flat_values
+            source = tf.stack([tf.cast(columns.value_rowids(), tf.int64), source], 1)
+            target = (columns + tf.gather(splits, rows)[:, None]).flat_values[:, None]
+            updated = [
+                tf.tensor_scatter_nd_update(values, target, tf.gather_nd(logits[name], source))
+                for values, name in zip(found[:2], (START, END), strict=True)
+            ]
+            updated += [
+                tf.tensor_scatter_nd_update(values, rows[:, None], logits[name])
+                for values, name in zip(found[2:], self._outputs[2:], strict=True)
+            ]
+            return done + tf.size(rows), *updated
 
-        zeros = tf.zeros([splits[-1]], tf.float32)
-        # One batch at a time: several at once would multiply the memory.
-        _, starts, ends = tf.while_loop(is_left, read, (0, zeros, zeros), parallel_iterations=1)
-        return starts, ends
+        zeros = [tf.zeros([splits[-1]], tf.float32)] * 2
+        zeros += [tf.zeros([tf.size(order), 2], tf.float32)] * (len(self._outputs) - 2)
+        _, *found = tf.while_loop(is_left, read, (0, *zeros), parallel_iterations=1)
+        return found
 
 
-def _spans(asked: _Asked, first: tf.Tensor, last: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Text and offsets of spans of tokens, `(batch, n_best)`; empty where the first token is -1."""
-    tokens, is_span = asked.tokens, first >= 0
+def _where(condition: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """The values where the condition holds, else 0 or the empty text."""
+    return tf.where(condition, values, tf.zeros([], values.dtype))
+
+
+def _spans(asked: _Asked, is_span: tf.Tensor, first: tf.Tensor, last: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Text and offsets of spans of tokens, `(batch, n_best)`; empty where there is none."""
+    tokens = asked.tokens
     text_start = tf.gather(tokens.text_splits, asked.text_of)[:, None]
     start, end = (
-        tf.where(is_span, tf.gather(tf.pad(offsets, [[0, 1]]), tf.where(is_span, places, 0)), 0)
-        for offsets, places in ((tokens.starts, first), (tokens.ends, last))
+        tf.where(is_span, tf.gather(tf.pad(offsets, [[0, 1]]), tf.where(is_span, index, 0)), 0)
+        for offsets, index in ((tokens.starts, first), (tokens.ends, last))
     )
-    # A decoder that seeks the borders apart may find the end of nothing.
+    # A decoder that chooses start and end independently may find an end before the start.
     end = tf.maximum(start, end)
     byte_start, byte_end = (
         tf.gather(tokens.byte_offsets, text_start + offsets) - tf.gather(tokens.byte_offsets, text_start)
         for offsets in (start, end)
     )
     passages = tf.repeat(tf.gather(asked.texts, asked.text_of), tf.shape(first)[1])
-    stretches = [tf.reshape(values, [-1]) for values in (byte_start, byte_end - byte_start)]
-    answer = tf.reshape(tf.strings.substr(passages, *stretches), tf.shape(first))
+    segments = [tf.reshape(values, [-1]) for values in (byte_start, byte_end - byte_start)]
+    answer = tf.reshape(tf.strings.substr(passages, *segments), tf.shape(first))
     return {"answer": answer, "start": start, "end": end, "byte_start": byte_start, "byte_end": byte_end}
+
+
+def _validate_same_tokens(processor: TextProcessor) -> None:
+    """Compares the tokenizers of Python and of the graph: NLTK's may change with every version."""
+    data = load_dataset("sample", "dev")
+    texts = [*data.passages, *(question.text for question in data.questions)]
+    different = texts_cut_differently(processor, texts)
+    if different:
+        raise UserError(
+            f"the tokenizer {processor.tokenizer_version} cuts {quoted(different[0])} into other tokens than the graph "
+            "does, expected the same: install the NLTK version that this version of fabir_tf was tested with"
+        )

@@ -1,4 +1,4 @@
-"""Looking inside a reader: what every attention weighs, and where the answer could begin and end."""
+"""Looks inside a reader: the weights of every attention, and the start and end probabilities of every token."""
 
 import dataclasses
 
@@ -7,18 +7,22 @@ import numpy as np
 from keras import ops
 
 from fabir_tf.layers import DecoupledEncoder, InteractionLayer, ProcessingLayer
+from fabir_tf.models.graph_nodes import calls_to
+from fabir_tf.models.outputs import END, START
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
+from fabir_tf.pipelines.features.features import Examples, Features
+from fabir_tf.pipelines.text.tokenizer import Tokens
 from fabir_tf.reading.reader import Reader
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What a reader computed on the way to one answer; Q and P count the tokens of question and passage.
+    """What a reader computed for one answer; Q and P are the numbers of tokens of question and passage.
 
     Attributes:
         question, passage: the tokens, in the order of the arrays' axes.
-        start, end: float32 `(P,)`, the probability of each token to be the first or the last of the answer.
+        start, end: float32 `(P,)`, the probability of each token to start or to end the answer.
         attention: float32 weights by layer and kind, queries before keys, in the order of the layers:
             `"processing_layer_3/cross_attention"` is `(heads, P, Q)`, `.../passage_self_attention` `(heads, P, P)` and
             `.../question_self_attention` `(heads, Q, Q)`. Empty for a model without such layers.
@@ -30,12 +34,16 @@ class Inspection:
     end: np.ndarray
     attention: dict[str, np.ndarray]
 
+    def __repr__(self) -> str:
+        tokens = f"question={len(self.question.words)} tokens, passage={len(self.passage.words)} tokens"
+        return f"Inspection({tokens}, attention={list(self.attention)})"
+
 
 def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
-    """Reads one passage with a question in mind, and keeps what is otherwise thrown away.
+    """Answers one question and returns the intermediate results.
 
-    In column-wise cross-attention, the default, each question token's weights sum to 1 over the passage; in all the
-    others each query's weights sum to 1 over the keys.
+    In column-wise cross-attention, the default, each question token's weights sum to 1 over the passage; in all other
+    attentions each query's weights sum to 1 over the keys.
 
     Args:
         reader: a trained reader.
@@ -43,36 +51,46 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
         passage: any text with at least one word, and at most `reader.max_passage` tokens.
 
     Returns:
-        The tokens, the border probabilities and the attention weights.
+        The tokens, their start and end probabilities and the attention weights.
 
     Raises:
         UserError: a text holds no word, or the passage is too long to be read in one piece.
 
-    Reference: FABIR eq. 12 for the attention, section III-G for the borders.
+    Reference: FABIR eq. 12 for the attention, section III-G for start and end.
     """
-    texts = {"question": tokenize(question), "passage": tokenize(passage)}
-    for name, tokens in texts.items():
-        if not tokens.words:
-            raise UserError(f"the {name} holds no word, found {question if name == 'question' else passage!r}")
-    length = len(texts["passage"].words)
-    if length > reader.max_passage:
+    data = SquadData("question", (passage,), ("",), (Question("1", question, 0, ()),))
+    tokenized = reader.processor.tokenize(data)
+    tokens = {"passage": tokenized.texts.tokens_of(0), "question": tokenized.texts.tokens_of(1)}
+    for name, text in (("question", question), ("passage", passage)):
+        if not tokens[name].words:
+            raise UserError(f"the {name} holds no word, found {text!r}")
+    length = len(tokens["passage"].words)
+    longest = int(reader.processor.window_sizes(tokenized.question_lengths, reader.max_passage)[0])
+    if length > longest:
         raise UserError(
-            f"the passage has {length} tokens, expected at most max_passage={reader.max_passage}: a longer one is read "
-            "in several windows, each with its own attention"
+            f"the passage has {length} tokens, expected at most {longest}: a longer one is read in several windows, each "
+            "with its own attention"
         )
-    inputs = _inputs(reader, texts)
+    example = Examples(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([length]))
+    features = reader.processor.features(tokenized, example)
+    inputs = _inputs(reader, features)
     logits = reader.model(inputs, training=False)
-    borders = (logits[name] / reader.temperature for name in ("start_logits", "end_logits"))
-    start, end = (_as_array(ops.softmax(border, axis=-1)) for border in borders)
-    return Inspection(**texts, start=start, end=end, attention=_all_weights(reader.model, inputs))
+    begin = int(features.logit_offsets[0])
+    start, end = (
+        _as_array(ops.softmax(logits[name] / reader.temperature, axis=-1))[begin : begin + length]
+        for name in (START, END)
+    )
+    return Inspection(**tokens, start=start, end=end, attention=_all_weights(reader.model, inputs))
 
 
-def _inputs(reader: Reader, texts: dict[str, Tokens]) -> dict[str, np.ndarray]:
-    width = reader.config.max_word_characters
+def _inputs(reader: Reader, features: Features) -> dict[str, np.ndarray]:
+    """The model's inputs for the only example, without padding."""
+    tables = features.tables
     inputs = {}
-    for name, tokens in texts.items():
-        inputs[f"{name}_words"] = reader.vocabulary.word_ids(tokens.words)[None]
-        inputs[f"{name}_characters"] = reader.vocabulary.character_ids(tokens.words, width)[None]
+    for tensor in reader.model.inputs:
+        text, _, part = tensor.name.partition("_")
+        begin, length = int(tables[f"{text}_starts"][0]), int(tables[f"{text}_lengths"][0])
+        inputs[tensor.name] = features.unique[part][features.tokens[begin : begin + length]][None]
     return inputs
 
 
@@ -80,8 +98,8 @@ def _all_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str,
     attending = [layer for layer in model.layers if isinstance(layer, DecoupledEncoder | InteractionLayer)]
     if not attending:
         return {}
-    # The same graph, cut open in front of every layer that attends.
-    calls = {layer.name: [node.arguments for node in layer._inbound_nodes] for layer in attending}
+    # A model that returns the inputs of every layer that attends.
+    calls = {layer.name: [node.arguments for node in calls_to(layer)] for layer in attending}
     tensors = {name: [arguments.keras_tensors for arguments in parts] for name, parts in calls.items()}
     entering = keras.Model(model.inputs, tensors)(inputs, training=False)
     found = {}
@@ -109,7 +127,7 @@ def _interaction_weights(
     passage_mask,
     question_mask,
 ) -> dict:
-    # The layer's own `call` up to its cross-attention, which nothing after it can change.
+    # The layer's own `call` up to its cross-attention.
     found = {}
     if isinstance(layer, ProcessingLayer):
         attention = layer.self_attention
@@ -125,5 +143,5 @@ def _interaction_weights(
 
 
 def _as_array(tensor) -> np.ndarray:
-    """The only example of a batch, in float32 whatever the model computes in."""
+    """The only example of a batch, in float32 under every dtype policy."""
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))[0]

@@ -1,91 +1,65 @@
 """A trained reader: questions and passages in, answers out."""
 
-import dataclasses
-import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 import numpy as np
 
 from fabir_tf.backends import backend
-from fabir_tf.models import build_model
-from fabir_tf.models.precision import dtype_policy
+from fabir_tf.models import build_model, model_name
+from fabir_tf.models.outputs import END, NULL, START
+from fabir_tf.models.precision import POLICIES, dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.models.weights import load_weights, set_frozen_tables
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.features.features import Examples, make_features
-from fabir_tf.pipelines.features.windows import LONGEST_PASSAGE, merge_windows, window_offsets
-from fabir_tf.pipelines.text.tokenized import EncodedData, TokenizedDataset, encode, tokenize_texts
-from fabir_tf.pipelines.text.vocabulary import Vocabulary
-from fabir_tf.pipelines.text.word_vectors import WordVectors, load_saved_vectors
+from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
+from fabir_tf.pipelines.features.windows import merge_windows, reading_examples, smallest_null
+from fabir_tf.pipelines.json_files import quoted
+from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.reading.answers import NO_ANSWER, Answer, Dataset, Progress, QuestionScores, Span
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
-from fabir_tf.training.checkpoint import load_weights
-from fabir_tf.training.training_config import POLICIES
 
-# Tokens that neighbouring windows of a long passage share at most: room for any answer with its surroundings.
-WINDOW_OVERLAP = 128
-# Passage tokens in a batch: many, because kernels are compiled for most batches anew; few enough for the memory.
-BATCH_TOKENS = 48_000
-BATCH_ROWS = 512
-# Pairs of tokens in a batch: each head holds a float32 for each of them, 64 MiB.
-BATCH_PAIRS = LONGEST_PASSAGE**2
-# Questions tokenized at once, while the chunk before is read by the model: soon something to read, then full batches.
-# Tokenising takes a fifth of the time of reading, so that a chunk may have some times the questions of that before.
+if TYPE_CHECKING:
+    from fabir_tf.reading.graph_reader import GraphReader
+
+# Questions tokenized at once while the model reads the chunk before: a small first chunk gives the model work early,
+# large ones fill its batches. Tokenizing takes a fifth of the time of reading, so each chunk may be larger.
 FIRST_CHUNK, CHUNK_GROWTH, LARGEST_CHUNK = 256, 4, 8192
-# Tokens of a question that are read: far more than people ask with, few enough for the attention's memory.
-LONGEST_QUESTION = 512
+MOST_ANSWERS = 1000
+"""Most spans that can be asked for per question."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Span:
-    """A stretch of a passage.
+class _Logits(NamedTuple):
+    """Logits of the whole passages of some questions: start and end `(questions, passage)`, null `(questions, 2)`."""
 
-    Attributes:
-        text: `passage[start:end]`, never rewritten.
-        start, end: character offsets (Unicode code points), the end exclusive.
-        probability: of this span among all that the model compares, from 0 to 1.
-    """
-
-    text: str
-    start: int
-    end: int
-    probability: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer(Span):
-    """The best span, and the runners-up.
-
-    Attributes:
-        n_best: the spans asked for, the best (this one) first; distinct in their offsets.
-    """
-
-    n_best: tuple[Span, ...] = ()
-
-
-T = TypeVar("T")
-
-NO_ANSWER = Answer("", 0, 0, 0.0)
+    start: np.ndarray
+    end: np.ndarray
+    null: np.ndarray | None
 
 
 class Reader:
     """Answers questions with the words of a passage.
 
     Args:
-        model: what `fabir_tf.build_model` returned, trained.
-        vocabulary: the ids that the model was trained with.
+        model: from `fabir_tf.build_model`, trained.
+        processor: the text processor that the model was trained with.
         config: the model's configuration.
-        max_passage: passages of more tokens are read in overlapping windows.
-        calibration: how far its probabilities can be believed, and the temperature that makes them so; None leaves
-            them as the model has them.
+        max_passage: longer passages are read in overlapping windows, in tokens.
+        calibration: the temperature of the probabilities, and the threshold of "no answer"; None leaves the
+            probabilities as the model gives them and always answers.
+
+    Raises:
+        UserError: `max_passage` is out of its range.
 
     Example:
-        >>> reader = fabir_tf.Reader.load("runs/base")
+        >>> reader = fabir_tf.Reader.load("fabir-base")
         >>> reader.answer("Who built the mill?", "The mill was built by Anna Keld.").text
         'Anna Keld'
     """
@@ -93,7 +67,7 @@ class Reader:
     def __init__(
         self,
         model: keras.Model,
-        vocabulary: Vocabulary,
+        processor: TextProcessor,
         config: ReaderConfig,
         max_passage: int = 512,
         calibration: Calibration | None = None,
@@ -101,45 +75,66 @@ class Reader:
         if not 1 <= max_passage <= LONGEST_PASSAGE:
             raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
         self.model = model
-        self.vocabulary = vocabulary
+        self.processor = processor
         self.config = config
         self.max_passage = max_passage
         self.calibration = calibration
         self._logits = backend.Logits(model)
-        self._decoder = functools.cache(lambda n_best: backend.traced(config.decoder(n_best)))
+        self._decoders: dict[int, Callable] = {}
+        self._tokenizing = ThreadPoolExecutor(1, "fabir_tf-tokenizing")
+
+    def __repr__(self) -> str:
+        return f"Reader({model_name(self.config)}, max_passage={self.max_passage}, max_answer={self.config.max_answer})"
 
     @classmethod
-    def load(cls, run_dir: str | os.PathLike, max_passage: int = 512, precision: str = "float32") -> "Reader":
+    def load(
+        cls,
+        run_dir: str | os.PathLike,
+        max_passage: int = 512,
+        precision: str = "float32",
+        max_answer: int | None = None,
+        log: Callable[[str], object] | None = None,
+    ) -> "Reader":
         """Loads the best checkpoint of a run.
 
         Args:
             run_dir: what `fabir-train` or `fabir-pack` wrote, or the name of a reader that comes with the package
                 (`fabir_tf.reading.pretrained.pretrained_readers()`).
-            max_passage: passages of more tokens are read in overlapping windows.
+            max_passage: longer passages are read in overlapping windows, in tokens.
             precision: the layers' dtype policy, whatever the run was trained with: "float32", "mixed_bfloat16" or
                 "mixed_float16". Softmax, norms and logits are float32 in each.
+            max_answer: longest predicted answer, in tokens; None for the run's own.
+            log: called with one sentence if the installed tokenizer cuts text in another way than in training.
 
         Returns:
             The reader.
 
         Raises:
-            UserError: a file of the run is missing or damaged, or the precision is unknown.
+            UserError: a file of the run is missing or damaged, or an argument does not fit.
         """
         if precision not in POLICIES:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
         run = reader_directory(run_dir)
-        return cls.from_run(run, run.read_model_config(), max_passage, precision)
+        config = run.read_model_config()
+        if max_answer is not None:
+            config = config.replace(max_answer=max_answer)
+        return cls.from_run(run, config, max_passage, precision, log)
 
     @classmethod
     def from_run(
-        cls, run: RunDirectory, config: ReaderConfig, max_passage: int = 512, precision: str = "float32"
+        cls,
+        run: RunDirectory,
+        config: ReaderConfig,
+        max_passage: int = 512,
+        precision: str = "float32",
+        log: Callable[[str], object] | None = None,
     ) -> "Reader":
         """Loads a reader whose configuration is known.
 
         Args:
-            run: where its other files are.
+            run: the folder of its other files.
             config: the model's configuration.
-            max_passage, precision: as for `load`.
+            max_passage, precision, log: as for `load`.
 
         Returns:
             The reader.
@@ -147,34 +142,38 @@ class Reader:
         Raises:
             UserError: a file is missing or damaged.
         """
-        vectors = load_saved_vectors(run.vocabulary)
-        vocabulary = Vocabulary.load(run.vocabulary, vectors.words)
-        _validate_sizes(run, config, vectors, vocabulary)
+        processor = run.read_processor(log)
+        _validate_sizes(run, config, processor)
         with dtype_policy(precision):
             model = build_model(config)
-        set_frozen_table(model, vectors.table)
+        set_frozen_tables(model, processor.frozen_tables)
         load_weights(run.best, model)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
-        return cls(model, vocabulary, config, max_passage, calibration)
+        return cls(model, processor, config, max_passage, calibration)
 
     @property
     def temperature(self) -> float:
         """What logits are divided by before they become probabilities."""
         return self.calibration.temperature if self.calibration else 1.0
 
+    @property
+    def no_answer_threshold(self) -> float | None:
+        """The reader abstains above this no-answer probability; None if it always answers."""
+        return self.calibration.no_answer_threshold if self.calibration and self.config.null_head else None
+
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
         """Answers one question.
 
         Args:
-            question: any text with at least one word.
-            passage: any text with at least one word, of any length.
+            question: any text.
+            passage: any text of any length.
             n_best: spans to return in `Answer.n_best`.
 
         Returns:
-            The answer.
+            The answer. Where a text is blank, the reader does not answer and all probabilities of spans are 0.
 
         Raises:
-            UserError: the question or the passage holds no word.
+            UserError: `n_best` is out of its range, or a text is no string.
         """
         return self.answer_batch([question], [passage], n_best)[0]
 
@@ -182,246 +181,225 @@ class Reader:
         """Answers many questions, each about its own passage; equal passages are read together.
 
         Args:
-            questions: texts with at least one word each.
-            passages: as many texts, with at least one word each.
+            questions: texts.
+            passages: as many texts.
             n_best: spans to return in each `Answer.n_best`.
 
         Returns:
-            An answer per question, in order; the same as `answer` gives one by one.
+            An answer per question, in order; each is what `answer` returns for it.
 
         Raises:
-            UserError: the numbers of texts differ, or a text holds no word.
+            UserError: the numbers of texts differ, `n_best` is out of its range, or a text is no string.
         """
         if len(questions) != len(passages):
             raise UserError(f"expected as many questions as passages, found {len(questions)} and {len(passages)}")
         for name, texts in (("question", questions), ("passage", passages)):
             for number, text in enumerate(texts):
-                if not isinstance(text, str) or not text.strip():
-                    raise UserError(f"{name} {number} holds no word, found {text!r}")
-        # Questions about one passage beside each other.
+                if not isinstance(text, str):
+                    raise UserError(f"{name} {number}: found {quoted(text)}, expected a text")
+        _validate_n_best(n_best)
+        # Questions about the same passage go next to each other.
         index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
         order = sorted(range(len(questions)), key=lambda number: index[passages[number]])
         chunks = [order[begin:end] for begin, end in pairwise(_chunk_bounds(len(order)))]
         texts = ([[part[number] for number in chunk] for part in (questions, passages)] for chunk in chunks)
-        encoded = (self._encode_texts(*chunk) for chunk in texts)
+        tokenized = (self._tokenize_texts(*chunk) for chunk in texts)
         if len(chunks) > 1:
-            encoded = one_ahead(encoded)
+            tokenized = self._one_ahead(tokenized)
         answers = {}
-        for chunk, part in zip(chunks, encoded, strict=True):
+        for chunk, part in zip(chunks, tokenized, strict=True):
             answers.update(zip(chunk, self.predict(part, n_best), strict=True))
         return [answers[number] for number in range(len(questions))]
 
-    def _encode_texts(self, questions: list[str], passages: list[str]) -> EncodedData:
+    def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
+        """Answers every question of a dataset; none is dropped.
+
+        Args:
+            dataset: questions, or what `processor.tokenize` returned for them.
+            n_best: spans to return in each `Answer.n_best`.
+            progress: called with (examples done, examples in total) after each batch.
+
+        Returns:
+            An answer per question, in the dataset's order. Where question or passage holds no token, the reader does not
+            answer.
+
+        Raises:
+            UserError: `n_best` is out of its range.
+        """
+        _validate_n_best(n_best)
+        tokenized = self._tokenized(dataset)
+        decoder = self._decoder(n_best)
+        answers = [NO_ANSWER] * len(tokenized.data.questions)
+        for questions, logits in self._read(tokenized, progress):
+            firsts, lasts, probabilities, no_answer = (np.asarray(part) for part in decoder(*logits))
+            for i, question in enumerate(questions):
+                spans = _spans(tokenized, question, firsts[i], lasts[i], probabilities[i])[:n_best]
+                answers[question] = self._answer(spans, float(no_answer[i]))
+        return answers
+
+    def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
+        """The scores of every question about a passage with tokens, in no particular order.
+
+        Args:
+            dataset: questions, or what `processor.tokenize` returned for them.
+            progress: called with (examples done, examples in total) after each batch.
+
+        Yields:
+            The scores; those of passages read in windows are merged.
+        """
+        tokenized = self._tokenized(dataset)
+        decoder = self._decoder(1)
+        texts = tokenized.texts
+        for questions, logits in self._read(tokenized, progress):
+            firsts, lasts = (np.asarray(part) for part in decoder(*logits)[:2])
+            for i, question in enumerate(questions):
+                passage = int(tokenized.question_passages[question])
+                part = slice(texts.splits[passage], texts.splits[passage + 1])
+                length = int(texts.lengths[passage])
+                yield QuestionScores(
+                    int(question),
+                    logits.start[i, :length],
+                    logits.end[i, :length],
+                    None if logits.null is None else logits.null[i],
+                    texts.starts[part],
+                    texts.ends[part],
+                    int(firsts[i, 0]),
+                    int(lasts[i, 0]),
+                )
+
+    def in_graph(self, n_best: int = 5) -> "GraphReader":
+        """The reader in core TensorFlow operations, for a SavedModel.
+
+        Args:
+            n_best: spans to return per question.
+        """
+        from fabir_tf.reading.graph_reader import GraphReader
+
+        return GraphReader(self, n_best)
+
+    def _answer(self, spans: list[Span], no_answer_probability: float) -> Answer:
+        best, threshold = spans[0], self.no_answer_threshold
+        others = (best.probability, no_answer_probability)
+        if threshold is not None and no_answer_probability > threshold:
+            return Answer("", 0, 0, *others, is_answer=False, n_best=tuple(spans))
+        return Answer(best.text, best.start, best.end, *others, n_best=tuple(spans))
+
+    def _decoder(self, n_best: int) -> Callable:
+        """A traced decoder that returns at least `n_best` spans; one for each power of two, so that there are few."""
+        count = 1 << (n_best - 1).bit_length()
+        if count not in self._decoders:
+            self._decoders[count] = backend.traced(self.config.decoder(count), has_null=self.config.null_head)
+        return self._decoders[count]
+
+    def _tokenized(self, dataset: Dataset) -> TokenizedDataset:
+        return dataset if isinstance(dataset, TokenizedDataset) else self.processor.tokenize(dataset)
+
+    def _tokenize_texts(self, questions: list[str], passages: list[str]) -> TokenizedDataset:
         index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
         asked = tuple(
             Question(str(number), question, index[passage], ())
             for number, (question, passage) in enumerate(zip(questions, passages, strict=True))
         )
-        data = SquadData("questions", tuple(index), ("",) * len(index), asked)
-        return self.encode(TokenizedDataset(data, tokenize_texts([*data.passages, *questions])))
+        return self.processor.tokenize(SquadData("questions", tuple(index), ("",) * len(index), asked))
 
-    def encode(self, tokenized: TokenizedDataset) -> EncodedData:
-        """Looks a dataset's tokens up in this reader's vocabulary."""
-        return encode(tokenized, self.vocabulary, self.config.max_word_characters)
+    def _one_ahead(self, items: Iterator[TokenizedDataset]) -> Iterator[TokenizedDataset]:
+        """Makes the next item in another thread while the last one is used."""
+        coming = self._tokenizing.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = self._tokenizing.submit(next, items, None)
+            yield item
 
-    def predict(
-        self, encoded: EncodedData, n_best: int = 1, progress: Callable[[int, int], None] | None = None
-    ) -> list[Answer]:
-        """Answers every question of a dataset; none is dropped.
+    def _read(self, tokenized: TokenizedDataset, progress: Progress | None) -> Iterator[tuple[np.ndarray, _Logits]]:
+        """Question numbers with the logits of their whole passages, batch by batch.
 
-        Args:
-            encoded: from `encode`.
-            n_best: spans to return in each `Answer.n_best`.
-            progress: told (rows done, rows in all) after each batch.
-
-        Returns:
-            An answer per question, in the dataset's order. Where the passage holds no token it is the empty text with
-            probability 0.
+        Passages that are read in windows come last, one by one. Questions without a token, or about a passage without
+        one, are left out.
         """
-        decoder = self._decoder(n_best)
-        answers = [NO_ANSWER] * len(encoded.tokenized.data.questions)
-        for questions, start, end in self._read_whole(encoded, progress):
-            spans = [np.asarray(part) for part in decoder(start, end)]
-            for i, question in enumerate(questions):
-                answers[question] = _answer(encoded.tokenized, question, *(part[i] for part in spans))
-        return answers
-
-    def predict_at_temperatures(
-        self,
-        encoded: EncodedData,
-        temperatures: np.ndarray,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[list[str], np.ndarray]:
-        """Answers every question, and tells how probable the answers are at given temperatures.
-
-        Args:
-            encoded: from `encode`.
-            temperatures: float `(temperatures,)`, each of them in place of the reader's own.
-            progress: told (rows done, rows in all) after each batch.
-
-        Returns:
-            The best answers' texts, and their probabilities, float64 `(temperatures, questions)`; where the passage
-            holds no token, the empty text and 0.
-        """
-        decoder = self._decoder(1)
-        answers = [""] * len(encoded.tokenized.data.questions)
-        probabilities = np.zeros((len(temperatures), len(answers)))
-        scales = (self.temperature / temperatures)[:, None]
-        for questions, start, end in self._read_whole(encoded, progress):
-            firsts, lasts, own = (np.asarray(part) for part in decoder(start, end))
-            for i, question in enumerate(questions):
-                answers[question] = _answer(encoded.tokenized, question, firsts[i], lasts[i], own[i]).text
-                share = _softmax(scales * start[i])[:, firsts[i, 0]] * _softmax(scales * end[i])[:, lasts[i, 0]]
-                probabilities[:, question] = share
-        return answers, probabilities
-
-    def borders(
-        self, encoded: EncodedData, progress: Callable[[int, int], None] | None = None
-    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Where a dataset's answers could begin and end.
-
-        Args:
-            encoded: from `encode`.
-            progress: told (questions done, questions in all) after each batch.
-
-        Yields:
-            The question's number, and the probabilities of each passage token to be the first and the last of the
-            answer, float32 `(passage,)`; in no particular order. Passages that are not read in one piece are left out.
-        """
-        lengths = encoded.tokenized.passage_lengths[encoded.tokenized.question_passages]
-        questions = np.flatnonzero((lengths > 0) & (lengths <= self.max_passage))
-        rows = Examples(questions, np.zeros_like(questions), lengths[questions])
-        for batch, start, end in self._read(encoded, rows, progress):
-            for i, row in enumerate(batch):
-                length = rows.lengths[row]
-                yield int(questions[row]), _softmax(start[i, :length]), _softmax(end[i, :length])
-
-    def _read_whole(
-        self, encoded: EncodedData, progress: Callable[[int, int], None] | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Numbers of questions with the logits of their whole passages, `(questions, passage)`, batch by batch.
-
-        Passages that are read in windows come last, one by one; questions about one without a token are left out.
-        """
-        rows = self._rows(encoded.tokenized)
-        lengths = encoded.tokenized.passage_lengths[encoded.tokenized.question_passages[rows.questions]]
-        is_whole = rows.lengths == lengths
-        windows: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
-        for batch, start, end in self._read(encoded, rows, progress):
+        lengths = tokenized.passage_lengths[tokenized.question_passages]
+        lengths = np.where(tokenized.question_lengths > 0, lengths, 0)
+        sizes = self.processor.window_sizes(tokenized.question_lengths, self.max_passage)
+        examples = reading_examples(lengths, sizes)
+        features = self.processor.features(tokenized, examples)
+        is_whole = examples.lengths == lengths[examples.questions]
+        batches = list(reading_batches(features.longest))
+        windows: dict[int, list[tuple[int, _Logits]]] = {}
+        done = 0
+        for batch, outputs in zip(batches, self._logits(features, batches), strict=True):
+            logits = _of_passages(outputs, features.logit_offsets[batch], examples.lengths[batch], self.temperature)
             whole = is_whole[batch]
             if whole.any():
-                yield rows.questions[batch[whole]], start[whole], end[whole]
+                yield examples.questions[batch[whole]], _select(logits, whole)
             for i in np.flatnonzero(~whole):
-                row = batch[i]
-                part = (int(rows.offsets[row]), start[i, : rows.lengths[row]], end[i, : rows.lengths[row]])
-                windows.setdefault(int(rows.questions[row]), []).append(part)
-        for question, parts in windows.items():
-            yield np.array([question]), *_merge(encoded.tokenized, question, parts)
-
-    def _read(
-        self, encoded: EncodedData, rows: Examples, progress: Callable[[int, int], None] | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Row numbers with their start and end logits, `(rows, passage)`, batch by batch."""
-        asked = np.minimum(encoded.tokenized.question_lengths[rows.questions], LONGEST_QUESTION)
-        batches = list(_batches_by_length(np.maximum(rows.lengths, asked)))
-        done = 0
-        found = self._logits(make_features(encoded, rows, LONGEST_QUESTION), batches)
-        for batch, logits in zip(batches, found, strict=True):
-            yield batch, logits["start_logits"] / self.temperature, logits["end_logits"] / self.temperature
+                example = batch[i]
+                length = examples.lengths[example]
+                window = _Logits(logits.start[i, :length], logits.end[i, :length], _row(logits.null, i))
+                windows.setdefault(int(examples.questions[example]), []).append(
+                    (int(examples.offsets[example]), window)
+                )
             done += len(batch)
             if progress:
-                progress(done, len(rows.lengths))
-
-    def _rows(self, tokenized: TokenizedDataset) -> Examples:
-        lengths = tokenized.passage_lengths[tokenized.question_passages]
-        overlap = min(WINDOW_OVERLAP, self.max_passage // 2)
-        offsets = [window_offsets(length, self.max_passage, overlap) for length in lengths]
-        windows = np.array([len(part) for part in offsets], np.int64)
-        questions = np.repeat(np.arange(len(lengths)), windows)
-        flat = np.concatenate(offsets or [np.zeros(0, np.int64)])
-        rows = Examples(questions, flat, np.minimum(lengths[questions], self.max_passage))
-        return Examples(*(part[rows.lengths > 0] for part in (rows.questions, rows.offsets, rows.lengths)))
-
-
-def one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Has the next item made, in another thread, while the last one is used.
-
-    Args:
-        items: none of them None.
-
-    Yields:
-        The items.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
-            yield item
+                progress(done, len(examples.lengths))
+        for question, parts in windows.items():
+            yield np.array([question]), _merge(parts, int(lengths[question]))
 
 
 def _chunk_bounds(count: int) -> Iterator[int]:
-    """0, and where each chunk of so many questions ends."""
-    border, size = 0, FIRST_CHUNK
-    yield border
-    while border < count:
-        border, size = min(border + size, count), min(CHUNK_GROWTH * size, LARGEST_CHUNK)
-        yield border
+    """0, and the end of each chunk of this many questions."""
+    bound, size = 0, FIRST_CHUNK
+    yield bound
+    while bound < count:
+        bound, size = min(bound + size, count), min(CHUNK_GROWTH * size, LARGEST_CHUNK)
+        yield bound
 
 
-def _validate_sizes(run: RunDirectory, config: ReaderConfig, vectors: WordVectors, vocabulary: Vocabulary) -> None:
-    """Refuses files of two runs: an id beyond the model's tables would be looked up as anything."""
-    sizes = {
-        "trainable_words": vocabulary.trainable_rows,
-        "characters": vocabulary.character_rows,
-        "frozen_words": vocabulary.frozen_rows,
-        "word_dim": vectors.dimension if vectors.words else config.word_dim,
-    }
+def _validate_n_best(n_best: int) -> None:
+    if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= MOST_ANSWERS:
+        raise UserError(f"n_best must be a whole number from 1 to {MOST_ANSWERS}, found {n_best!r}")
+
+
+def _validate_sizes(run: RunDirectory, config: ReaderConfig, processor: TextProcessor) -> None:
+    """Refuses files of two runs: an id beyond the model's tables would be looked up as something else."""
+    sizes = dict(processor.sizes)
+    table = processor.frozen_tables.get("word_embedding")
+    if table is not None:
+        sizes["word_dim"] = table.shape[1]
     for name, size in sizes.items():
         if size != getattr(config, name):
             raise UserError(
-                f"{run.vocabulary}: found {name}={size}, expected {getattr(config, name)} as in {run.config.name}"
+                f"{run.path}: found {name}={size} in the text processor, expected {getattr(config, name)} as in "
+                f"{run.config.name}"
             )
 
 
-def set_frozen_table(model: keras.Model, table: np.ndarray) -> None:
-    """Gives a model its frozen word vectors.
-
-    Args:
-        model: what `fabir_tf.build_model` returned.
-        table: float `(frozen_words, word_dim)`; may be empty.
-    """
-    if len(table):
-        model.get_layer("word_embedding").frozen_table.assign(table)
+def _row(values: np.ndarray | None, row: int) -> np.ndarray | None:
+    return None if values is None else values[row]
 
 
-def _batches_by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Row numbers sorted by length, cut where a batch would hold too many tokens or pairs of tokens."""
-    order = np.argsort(lengths, kind="stable")
-    begin = 0
-    for end in range(1, len(order) + 1):
-        is_last = end == len(order)
-        if is_last or end - begin == BATCH_ROWS or not _has_room(end - begin + 1, lengths[order[end]]):
-            yield order[begin:end]
-            begin = end
+def _select(logits: _Logits, rows: np.ndarray) -> _Logits:
+    return _Logits(*(None if part is None else part[rows] for part in logits))
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    """Along the last axis."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+def _of_passages(
+    outputs: dict[str, np.ndarray], offsets: np.ndarray, lengths: np.ndarray, temperature: float
+) -> _Logits:
+    """The logits of the passages' tokens, which some models have in the middle of a longer sequence."""
+    parts = [outputs[name] for name in (START, END)]
+    if offsets.any():
+        columns = np.minimum(offsets[:, None] + np.arange(lengths.max()), parts[0].shape[1] - 1)
+        is_token = np.arange(lengths.max()) < lengths[:, None]
+        parts = [np.where(is_token, np.take_along_axis(part, columns, axis=1), np.float32(-1e9)) for part in parts]
+    null = outputs[NULL] / temperature if NULL in outputs else None
+    return _Logits(*(part / temperature for part in parts), null)
 
 
-def _has_room(rows: int, length: int) -> bool:
-    return rows * length <= BATCH_TOKENS and rows * length**2 <= BATCH_PAIRS
+def _merge(parts: list[tuple[int, _Logits]], length: int) -> _Logits:
+    offsets, windows = zip(*sorted(parts, key=lambda part: part[0]), strict=True)
+    starts, ends, nulls = zip(*windows, strict=True)
+    start, end = (merge_windows(list(logits), np.array(offsets), length)[None] for logits in (starts, ends))
+    return _Logits(start, end, None if nulls[0] is None else smallest_null(np.array(nulls))[None])
 
 
-def _merge(tokenized: TokenizedDataset, question: int, parts: list) -> tuple[np.ndarray, np.ndarray]:
-    length = int(tokenized.passage_lengths[tokenized.question_passages[question]])
-    offsets, starts, ends = zip(*sorted(parts, key=lambda part: part[0]), strict=True)
-    return tuple(merge_windows(list(logits), np.array(offsets), length)[None] for logits in (starts, ends))
-
-
-def _answer(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities) -> Answer:
+def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities) -> list[Span]:
     passage = int(tokenized.question_passages[question])
     text, begin = tokenized.data.passages[passage], tokenized.texts.splits[passage]
     length = tokenized.passage_lengths[passage]
@@ -430,8 +408,7 @@ def _answer(tokenized: TokenizedDataset, question: int, firsts, lasts, probabili
         if not (0 <= first < length and last < length) or (spans and probability == 0):
             continue
         start = int(tokenized.texts.starts[begin + first])
-        # A decoder that seeks the borders apart may find the end of nothing.
+        # A decoder that chooses start and end independently may find an end before the start.
         end = max(start, int(tokenized.texts.ends[begin + last]))
         spans.append(Span(text[start:end], start, end, float(probability)))
-    best = spans[0]
-    return Answer(best.text, best.start, best.end, best.probability, tuple(spans))
+    return spans

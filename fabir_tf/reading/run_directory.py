@@ -1,34 +1,45 @@
-"""The folder of a run: its configuration, vocabulary, vectors, checkpoints and reports."""
+"""The folder of a run: its configuration, text processor, checkpoints and reports."""
 
+import importlib.metadata
 import json
 import os
 from pathlib import Path
 
+import keras
+
+from fabir_tf.compatibility import translate_settings
 from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pipelines.text.processor import PROCESSOR_FILE, TextProcessor
+from fabir_tf.pipelines.text.registry import read_processor
+from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
+from fabir_tf.version import __version__
+
+FORMAT = 2
+"""Version of the folder's form; version 0.1 wrote none."""
 
 
 class RunDirectory:
-    """Names of a run's files, and its configuration.
+    """The names of a run's files, and its configuration.
 
     Args:
-        path: the folder; nothing is made until something is written.
+        path: the folder; it is created when something is written.
 
     Raises:
-        UserError: the name is empty, which would be the folder that the user is in.
+        UserError: the name is empty, which would be the current folder.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | os.PathLike):
         if not str(path):
             raise UserError("found an empty name, expected the folder of a run")
         self.path = Path(path).expanduser()
         self.config = self.path / "config.json"
-        self.vocabulary = self.path / "vocabulary"
+        self.processor = self.path / "processor"
         self.last = self.path / "checkpoints" / "last.npz"
         self.best = self.path / "checkpoints" / "best.npz"
         self.model = self.path / "model.keras"
@@ -40,18 +51,25 @@ class RunDirectory:
 
     @property
     def is_started(self) -> bool:
-        """Whether a run was begun here."""
+        """Whether the folder holds a run."""
         return self.config.exists()
 
+    @property
+    def is_old(self) -> bool:
+        """Whether version 0.1 wrote the run."""
+        return "format" not in self.read_config()
+
     def write_config(self, model: ReaderConfig, training: Config, data: dict) -> None:
-        """Records what the run is made of.
+        """Records the run's configuration, and the versions of what decides about its numbers.
 
         Args:
             model: the model's configuration.
             training: the training's.
-            data: fingerprints of the data, to know it again on resumption.
+            data: hashes of the data, which are compared when the run is resumed.
         """
         content = {
+            "format": FORMAT,
+            "versions": versions(),
             "model": {"name": model_name(model)} | model.to_dict(),
             "training": training.to_dict(),
             "data": data,
@@ -59,7 +77,7 @@ class RunDirectory:
         write_text(self.config, json.dumps(content, indent=2) + "\n")
 
     def read_config(self) -> dict:
-        """The recorded configuration, as `write_config` took it.
+        """The recorded configuration, as `write_config` wrote it; settings of version 0.1 have their new names.
 
         Raises:
             UserError: the folder holds no run, or its configuration is damaged.
@@ -70,7 +88,7 @@ class RunDirectory:
         for part in ("model", "training", "data"):
             if not isinstance(content, dict) or not isinstance(content.get(part), dict):
                 raise UserError(f"{self.config}: found no object {part!r}, expected the configuration of a run")
-        return content
+        return content | {part: translate_settings(content[part]) for part in ("model", "training")}
 
     def read_model_config(self) -> ReaderConfig:
         """The configuration of the run's model.
@@ -87,28 +105,54 @@ class RunDirectory:
         except ConfigError as error:
             raise UserError(f"{self.config}: {error}") from error
 
+    def read_processor(self, log=None) -> TextProcessor:
+        """The run's text processor.
+
+        Args:
+            log: called with one sentence if the installed tokenizer cuts text in another way than in training.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """
+        if not (self.processor / PROCESSOR_FILE).exists() and (self.path / "vocabulary").is_dir():
+            # Version 0.1 kept words in this folder, without a note of what they were.
+            width = getattr(self.read_model_config(), "max_word_characters", None)
+            return WordProcessor.load_assets(self.path / "vocabulary", {"max_word_characters": width})
+        return read_processor(self.processor, log)
+
+
+def versions() -> dict[str, str]:
+    """The versions of this package and of those that decide about tokens and numbers."""
+    found = {"fabir_tf": __version__, "keras": keras.__version__, "backend": keras.backend.backend()}
+    for name in ("tensorflow", "jax", "nltk", "numpy"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
 
 def reader_directory(name: str | os.PathLike) -> RunDirectory:
-    """Where a trained reader is.
+    """The folder of a trained reader.
 
     Args:
-        name: the folder of a run, or a reader that comes with the package.
+        name: the folder of a run, or the name of a reader that comes with the package.
     """
     if not os.path.exists(name) and name in pretrained_readers():
-        return RunDirectory(pretrained_folder(name))
+        return RunDirectory(pretrained_folder(str(name)))
     return RunDirectory(name)
 
 
-def validate_model(start_from: str, begun: ReaderConfig, name: str) -> None:
-    """Checks that a run trains the model that it begins as.
+def validate_model(start_from: str, config: ReaderConfig, name: str) -> None:
+    """Checks that a run trains the same model as the reader that it starts from.
 
     Args:
         start_from: the trained reader's folder or name.
-        begun: its configuration.
+        config: its configuration.
         name: the run's model.
 
     Raises:
         UserError: the reader is another model.
     """
-    if model_name(begun) != name:
-        raise UserError(f"--start_from={start_from}: found a --model={model_name(begun)}, expected --model={name}")
+    if model_name(config) != name:
+        raise UserError(f"--start_from={start_from}: found a --model={model_name(config)}, expected --model={name}")

@@ -1,33 +1,44 @@
-"""What trained readers think of a dataset's answers, for another reader to learn from."""
+"""The start and end distributions of trained readers, for another reader to learn from."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
-from fabir_tf.pipelines.text.tokenized import TokenizedDataset
-from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.answers import QuestionAnswerer, QuestionScores
 
 
 def teach(
-    readers: Sequence[Reader], tokenized: TokenizedDataset, progress: Callable[[int, int], None] | None = None
+    teachers: Sequence[QuestionAnswerer], data: SquadData, progress: Callable[[int, int], None] | None = None
 ) -> TeacherDistributions:
-    """The mean of some readers' border probabilities.
+    """The mean of several teachers' start and end distributions.
 
     Args:
-        readers: one or more.
-        tokenized: the questions.
-        progress: told (questions done, questions in all) of each reader in turn.
+        teachers: one or more; all must cut passages into the same tokens.
+        data: the questions.
+        progress: called with (examples done, examples in total) for each teacher in turn.
 
     Returns:
-        Their soft_labels of every question whose passage all of them read in one piece.
+        The distributions of every question about a passage with tokens.
+
+    Raises:
+        UserError: two teachers cut a passage into different tokens.
     """
-    soft_labels = [
-        {number: np.stack(both) for number, *both in reader.borders(reader.encode(tokenized), progress)}
-        for reader in readers
-    ]
-    questions = tokenized.data.questions
-    return TeacherDistributions.collect(
-        (questions[number].id, *np.mean([soft_labels[number] for soft_labels in soft_labels], axis=0))
-        for number in sorted(set.intersection(*map(set, soft_labels)))
-    )
+    found: dict[int, np.ndarray] = {}
+    offsets: dict[int, np.ndarray] = {}
+    for teacher in teachers:
+        for scores in teacher.scores(data, progress):
+            number = scores.question
+            if not np.array_equal(offsets.setdefault(number, scores.starts), scores.starts):
+                question = data.questions[number].id
+                raise UserError(f"question {question!r}: the teachers cut its passage into different tokens")
+            found[number] = found.get(number, 0.0) + _distributions(scores) / len(teachers)
+    return TeacherDistributions.collect((data.questions[number].id, found[number]) for number in sorted(found))
+
+
+def _distributions(scores: QuestionScores) -> np.ndarray:
+    """Probabilities of the tokens, and of "no answer" in the last column, float `(2, passage + 1)`."""
+    both = scores.probabilities()
+    return both if scores.null_logits is not None else np.pad(both, ((0, 0), (0, 1)))

@@ -1,27 +1,34 @@
-"""What the start and end distributions are trained towards, and how far they are from it."""
+"""The target distributions of start and end, and the loss of a reader's outputs."""
 
 import keras
 from keras import ops
 
+from fabir_tf.models.outputs import END, NULL, START
+from fabir_tf.pipelines.features.teacher_distributions import split_soft_labels
+
 SMOOTHINGS = ("gaussian", "uniform", "none")
 
+_MASKED = -1e9
 
-def smoothed_targets(positions, lengths, width, smoothing="gaussian", amount=0.1, deviation=1.0):
-    """The target distribution of a border token: most of it on the true position, the rest on other real tokens.
+
+def smoothed_targets(positions, offsets, lengths, width, smoothing="gaussian", amount=0.1, deviation=1.0):
+    """The target distribution of start or end: most of it on the true token, the rest on other real tokens.
 
         gaussian:  amount * exp(-(i - y)^2 / (2 deviation^2)) / Z    for i != y
         uniform:   amount / (length - 1)                             for i != y
 
     Args:
-        positions: int tensor `(batch,)`, y, the true token.
+        positions: int tensor `(batch,)`, y, the column of the true token; -1 where there is no answer.
+        offsets: int tensor `(batch,)`, the column of each passage's first token.
         lengths: int tensor `(batch,)`, real tokens of each passage.
-        width: int, tokens of the batch's longest passage.
+        width: int, columns of the logits.
         smoothing: one of `SMOOTHINGS`.
-        amount: probability moved off the true token; none is where a passage has no other token.
+        amount: probability moved off the true token; none is moved where a passage has no other token.
         deviation: of the Gaussian, in tokens.
 
     Returns:
-        Float32 tensor `(batch, width)`; each row sums to 1 and is exactly 0 on padding, or the loss would explode.
+        Float32 tensor `(batch, width)`. Each row sums to 1, or to 0 where there is no answer, and is exactly 0 on
+        padding: anything else there would make the loss explode.
 
     Raises:
         ValueError: an unknown `smoothing`.
@@ -30,12 +37,14 @@ def smoothed_targets(positions, lengths, width, smoothing="gaussian", amount=0.1
     """
     if smoothing not in SMOOTHINGS:
         raise ValueError(f"smoothing must be one of {SMOOTHINGS}. Received: smoothing={smoothing!r}")
-    places = ops.arange(width, dtype="int32")[None]
-    distance = places - ops.cast(positions, "int32")[:, None]
+    columns = ops.arange(width, dtype="int32")[None]
+    positions, offsets, lengths = (ops.cast(part, "int32")[:, None] for part in (positions, offsets, lengths))
+    distance = columns - positions
     true = ops.cast(distance == 0, "float32")
     if smoothing == "none":
         return true
-    others = ops.cast(places < ops.cast(lengths, "int32")[:, None], "float32") * (1 - true)
+    is_real = ops.logical_and(columns >= offsets, columns < offsets + lengths)
+    others = ops.cast(ops.logical_and(is_real, positions >= 0), "float32") * (1 - true)
     if smoothing == "gaussian":
         others *= ops.exp(-(ops.cast(distance, "float32") ** 2) / (2 * deviation**2))
     total = ops.sum(others, axis=1, keepdims=True)
@@ -44,44 +53,58 @@ def smoothed_targets(positions, lengths, width, smoothing="gaussian", amount=0.1
 
 
 def distilled_targets(targets, soft_labels):
-    """Moves a share of the targets to where a teacher sees the border.
+    """Moves a part of the targets to a teacher's distribution.
 
     Args:
-        targets: float32 tensor `(batch, width)`, from `smoothed_targets`.
-        soft_labels: float32 tensor `(batch, 2 * places)`: tokens, then the probability that each of them is given; what a
-            token is given several times adds up. Their sum is the teacher's share; 0 leaves the targets as they are.
+        targets: float32 tensor `(batch, width + 1)`: those of `smoothed_targets`, and in the last column the target of
+            "no answer".
+        soft_labels: float32 tensor `(batch, 2 * kept + 1)`: columns, the probability that the teacher gives to each of
+            them, and to "no answer"; the probabilities of a repeated column are added. Their sum is the part that is
+            moved; 0 leaves the targets as they are.
 
     Returns:
-        Float32 tensor `(batch, width)`; each row sums to 1.
+        Float32 tensor `(batch, width + 1)`; each row has the same sum as before.
 
     Reference: Hinton, Vinyals and Dean 2015, Distilling the knowledge in a neural network, arXiv 1503.02531.
     """
-    places, probabilities = ops.split(soft_labels, 2, axis=1)
-    share = ops.sum(probabilities, axis=1, keepdims=True)
-    hot = ops.one_hot(ops.cast(places, "int32"), ops.shape(targets)[1], dtype="float32")
-    return (1 - share) * targets + ops.sum(probabilities[..., None] * hot, axis=1)
+    columns, probabilities, null = split_soft_labels(soft_labels)
+    weight = ops.sum(probabilities, axis=1, keepdims=True) + null
+    hot = ops.one_hot(ops.cast(columns, "int32"), ops.shape(targets)[1] - 1, dtype="float32")
+    soft = ops.concatenate([ops.sum(probabilities[..., None] * hot, axis=1), null], axis=1)
+    return (1 - weight) * targets + soft
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
 class StartEndLoss(keras.losses.Loss):
-    """Cross-entropy between a border's logits and `smoothed_targets`, the mean over a batch's real rows.
+    """Cross-entropy of start and end with their targets, the sum of both, averaged over the examples of a batch.
+
+    The softmax runs over the tokens of the passage and, if the reader has null logits, over "no answer". With group ids
+    it runs over the tokens (and null logits) of all examples with the same id: several passages about one question are
+    then compared with each other. The targets of a group are those of its examples that have an answer; if none has
+    one, each null logit is an equal part of the target.
 
     Args:
         smoothing, amount, deviation: of `smoothed_targets`.
 
     Call arguments:
-        y_true: int tensor `(batch, 2)`: the border's position, and the passage's length; a length of 0 marks a row that
-            only fills the batch up. With a teacher a float tensor `(batch, 2 + 2 * places)`, followed by the `soft_labels`
-            of `distilled_targets`.
-        y_pred: float tensor `(batch, passage)`, logits.
+        y_true: a dictionary of
+            - `start`, `end`: int tensors `(batch,)`, the columns of the answer's first and last token; -1 for none;
+            - `offset`: int tensor `(batch,)`, the column of the passage's first token;
+            - `length`: int tensor `(batch,)`, tokens of the passage; 0 marks an example that only fills the batch up;
+            - `soft_labels`, optional: float tensor `(batch, 2, 2 * kept + 1)`, those of `distilled_targets` for start
+              and end;
+            - `group_ids`, optional: int tensor `(batch,)`, from 0 to the number of groups in the batch, less 1.
+        y_pred: a dictionary of `start_logits` and `end_logits`, float tensors `(batch, width)`, and optionally
+            `null_logits`, `(batch, 2)`.
 
     Returns:
         Float32 scalar.
 
     Example:
-        >>> StartEndLoss()(np.array([[1, 3]]), np.array([[0.0, 5.0, 0.0, -1e9]]))
+        >>> loss = StartEndLoss(smoothing="none")
+        >>> loss({"start": [1], "end": [1], "offset": [0], "length": [3]}, model_outputs)
 
-    Reference: FABIR eq. 18; thesis eq. 5.23.
+    Reference: FABIR eq. 18; thesis eq. 5.23. Groups: Clark and Gardner 2018, arXiv 1710.10723, section 3.3.
     """
 
     def __init__(self, smoothing: str = "gaussian", amount: float = 0.1, deviation: float = 1.0, **kwargs):
@@ -90,17 +113,63 @@ class StartEndLoss(keras.losses.Loss):
         self.amount = amount
         self.deviation = deviation
 
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        # Keras' own would match each output with a target of the same name.
+        return self.call(y_true, y_pred)
+
     def call(self, y_true, y_pred):
-        positions, lengths = y_true[:, 0], y_true[:, 1]
+        y_true = {name: ops.convert_to_tensor(values) for name, values in y_true.items()}
+        real = ops.cast(y_true["length"] > 0, "float32")
+        losses = [
+            self._losses(y_true, y_pred, number, position, logits, real)
+            for number, (position, logits) in enumerate((("start", START), ("end", END)))
+        ]
+        count = ops.maximum(ops.sum(real), 1.0)
+        return (ops.sum(losses[0]) + ops.sum(losses[1])) / count
+
+    def _losses(self, y_true, y_pred, number, position, logits, real):
+        """The loss of start or end, one number for each example."""
+        logits = ops.cast(ops.convert_to_tensor(y_pred[logits]), "float32")
+        has_null = NULL in y_pred
         smoothing = (self.smoothing, self.amount, self.deviation)
-        targets = smoothed_targets(positions, lengths, ops.shape(y_pred)[1], *smoothing)
-        if y_true.shape[1] > 2:
-            targets = distilled_targets(targets, y_true[:, 2:])
-        losses = ops.categorical_crossentropy(targets, y_pred, from_logits=True)
-        real = ops.cast(lengths > 0, losses.dtype)
-        # Keras takes the mean over all rows.
-        return losses * real * ops.cast(ops.shape(real)[0], real.dtype) / ops.maximum(ops.sum(real), 1.0)
+        positions, offsets, lengths = (y_true[name] for name in (position, "offset", "length"))
+        targets = smoothed_targets(positions, offsets, lengths, ops.shape(logits)[1], *smoothing)
+        if has_null:
+            null_logits = ops.cast(ops.convert_to_tensor(y_pred[NULL]), "float32")
+            logits = ops.concatenate([logits, null_logits[:, number : number + 1]], axis=1)
+        if has_null or "soft_labels" in y_true:
+            null = ops.cast(positions < 0, "float32")[:, None]
+            targets = ops.concatenate([targets, null], axis=1)
+        if "soft_labels" in y_true:
+            targets = distilled_targets(targets, y_true["soft_labels"][:, number])
+        # A reader that always answers cannot learn the teacher's "no answer".
+        targets = targets if has_null else targets[:, : ops.shape(logits)[1]]
+        if "group_ids" in y_true:
+            return _grouped_losses(targets, logits, y_true["group_ids"], has_null) * real
+        return ops.categorical_crossentropy(targets, logits, from_logits=True) * real
 
     def get_config(self):
         config = {"smoothing": self.smoothing, "amount": self.amount, "deviation": self.deviation}
         return super().get_config() | config
+
+
+def _grouped_losses(targets, logits, group_ids, has_null):
+    """Cross-entropy under one softmax over all examples of a group; the losses of a group's examples add up to it."""
+    groups = ops.shape(group_ids)[0]
+    group_ids = ops.cast(group_ids, "int32")
+
+    def of_group(values, reduce):
+        return ops.take(reduce(values, group_ids, num_segments=groups), group_ids, axis=0)
+
+    highest = ops.maximum(of_group(ops.max(logits, axis=1), ops.segment_max), _MASKED)
+    total = of_group(ops.sum(ops.exp(logits - highest[:, None]), axis=1), ops.segment_sum)
+    log_probabilities = logits - (highest + ops.log(total))[:, None]
+    if has_null:
+        # The null targets of the examples: nothing beside an answer in the group, else equal parts.
+        answers = of_group(1 - targets[:, -1], ops.segment_sum)
+        size = of_group(ops.ones_like(answers), ops.segment_sum)
+        null = ops.where(answers > 0, 0.0, targets[:, -1] / size)
+        targets = ops.concatenate([targets[:, :-1], null[:, None]], axis=1)
+    # A group may hold several answers: each is an equal part of the target.
+    mass = ops.maximum(of_group(ops.sum(targets, axis=1), ops.segment_sum), 1e-12)
+    return -ops.sum(targets / mass[:, None] * log_probabilities, axis=1)

@@ -1,14 +1,13 @@
-"""The data of a run, from the settings or from a folder of plain arrays that `fabir-prepare` wrote.
+"""The data of a run, made from the settings or read from a folder of plain arrays that `fabir-prepare` wrote.
 
     prepared/
-      config.json     the settings that decide what is in the data; its presence makes the folder prepared data
-      vocabulary/     trained words and characters, the frozen vectors and their words
+      config.json     the settings that decide what the data contains; written last, so it marks a complete folder
+      processor/      the text processor: vocabulary and word vectors
       coverage.json   what became of every question
-      train/*.npy     the rows that are trained on: `Features`, the first and last token of each answer, and what
-                      teachers take for these
-      eval/           texts and tokens of what is scored after each epoch
+      train/*.npy     the examples to train on: `Features`, the span of each answer, and soft labels of teachers
+      eval/           texts and tokens of the data that is scored after each epoch
 
-To train from it takes Keras with one of its backends, and neither TensorFlow nor NLTK.
+Training from such a folder needs Keras with one of its backends, but neither TensorFlow nor NLTK.
 """
 
 import dataclasses
@@ -16,40 +15,35 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
-from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, check_offsets, hold_out
+from fabir_tf.pipelines.datasets.squad import (
+    Answer,
+    Question,
+    SquadData,
+    check_offsets,
+    data_without_unanswerable,
+    hold_out,
+)
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import measure_coverage
-from fabir_tf.pipelines.features.examples import in_windows, training_examples
-from fabir_tf.pipelines.features.features import Examples, Features, make_features
+from fabir_tf.pipelines.features.examples import TrainingExamples, in_windows, training_examples
+from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions, mean_soft_labels
 from fabir_tf.pipelines.files import atomic_write, named_files, validate_writable, write_text
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.pipelines.text.tokenized import (
-    EncodedData,
-    TokenizedDataset,
-    encode,
-    load_texts,
-    save_texts,
-    tokenize_dataset,
-)
-from fabir_tf.pipelines.text.vocabulary import Vocabulary, build_vocabulary
-from fabir_tf.pipelines.text.word_vectors import (
-    WordVectors,
-    load_saved_vectors,
-    load_vectors,
-    save_vectors,
-    validate_dimension,
-)
+from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.pipelines.text.registry import PROCESSORS, read_processor
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset, load_texts, save_texts
 from fabir_tf.reading.run_directory import reader_directory
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
-# Settings that decide what is in the data.
+# Training settings that decide what the data contains.
 DATA_SETTINGS = (
     "dataset",
     "eval_dataset",
@@ -63,8 +57,10 @@ DATA_SETTINGS = (
     "min_character_count",
     "teacher",
 )
-MODEL_SETTINGS = ("word_dim", "max_word_characters")
-BORDERS = ("firsts", "lasts")
+# Model settings that do, of those that the model has.
+MODEL_SETTINGS = ("word_dim", "max_word_characters", "max_answer", "null_head")
+FORMAT = 2
+_AGAIN = "prepare the data again with fabir-prepare"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,24 +68,22 @@ class PreparedData:
     """What training reads.
 
     Attributes:
-        vectors: the frozen word vectors.
-        vocabulary: the ids.
-        rows: the questions that are trained on.
-        borders: int64 `(rows, 2)`, first and last token of each answer.
-        soft_labels: float32 `(rows, 2, 2 * places)`, what teachers take for these (`mean_soft_labels`); without a teacher
-            `(rows, 2, 0)`.
-        eval_encoded: what is scored after each epoch.
+        processor: makes the model's inputs.
+        features: the examples to train on.
+        spans: int64 `(examples, 2)`, first and last token of each answer; -1 where there is none.
+        soft_labels: float32 `(examples, 2, 2 * kept + 1)`, those of the teachers (`mean_soft_labels`); without a
+            teacher `(examples, 2, 0)`.
+        evaluation: the data that is scored after each epoch.
         coverage: what became of every question.
-        summary: the same in a few words; empty where it was told before.
-        fingerprint: of the texts of both datasets.
+        summary: the same in a few lines; empty for data that was prepared earlier.
+        fingerprint: hashes of the texts of both datasets.
     """
 
-    vectors: WordVectors
-    vocabulary: Vocabulary
-    rows: Features
-    borders: np.ndarray
+    processor: TextProcessor
+    features: Features
+    spans: np.ndarray
     soft_labels: np.ndarray
-    eval_encoded: EncodedData
+    evaluation: TokenizedDataset
     coverage: dict
     summary: str
     fingerprint: dict[str, str]
@@ -99,17 +93,18 @@ def prepare_data(
     model_config: ReaderConfig,
     training: TrainingConfig,
     options: DataOptions,
-    log: Callable[[str], None],
-    vocabulary_folder: Path | None = None,
+    log: Callable[[str], object],
+    processor_folder: Path | None = None,
 ) -> PreparedData:
-    """Loads, tokenises, aligns and encodes the data.
+    """Loads, tokenizes and aligns the data, and turns it into features.
 
     Args:
         model_config: the model's settings.
-        training: the training's.
-        options: where data is found on this machine.
-        log: told what happens.
-        vocabulary_folder: the vocabulary of a run that goes on; None makes one of the data.
+        training: the training's settings.
+        options: where this machine keeps data.
+        log: called with lines about the progress.
+        processor_folder: the text processor of a run that is resumed; None makes one from the data, or takes that of
+            `training.start_from`.
 
     Returns:
         The data.
@@ -119,29 +114,24 @@ def prepare_data(
     """
     train_data, eval_data = _load_data(training, options, log)
     check_offsets(train_data)
-    tokenized, eval_tokenized = (tokenize_dataset(data, options.cache_dir, log) for data in (train_data, eval_data))
-    examples, ledger = training_examples(tokenized, training.max_passage, training.max_question)
-    if training.passage_window is not None:
-        examples = in_windows(examples, training.passage_window)
-    soft_labels = _opinion(training.teacher, tokenized, examples.rows)
-    if vocabulary_folder is None and training.start_from:
-        vocabulary_folder = reader_directory(training.start_from).vocabulary
-    if vocabulary_folder is None:
-        vectors, vocabulary = _make_vocabulary(model_config, training, tokenized, eval_tokenized)
-    else:
-        vectors, vocabulary = _load_vocabulary(vocabulary_folder, model_config)
-    passages = range(len(eval_data.passages))
-    eval_ledger = measure_coverage(eval_data, [eval_tokenized.texts.tokens_of(passage) for passage in passages])
-    encoded, eval_encoded = (
-        encode(part, vocabulary, model_config.max_word_characters) for part in (tokenized, eval_tokenized)
+    if not model_config.null_head:
+        train_data, eval_data = (_without_unanswerable(data, log) for data in (train_data, eval_data))
+    processor = _processor(model_config, training, processor_folder, log)
+    tokenized, evaluation = (processor.tokenize(data, options.cache_dir, log) for data in (train_data, eval_data))
+    if processor_folder is None and not training.start_from:
+        processor = processor.fit([tokenized, evaluation])
+    limits = (training.max_passage, training.max_question, model_config.max_answer)
+    examples, ledger = training_examples(tokenized, *limits, model_config.null_head)
+    examples = _within_budget(examples, tokenized, processor, training)
+    eval_ledger = measure_coverage(
+        eval_data, evaluation.passage_tokens(), model_config.max_answer, model_config.null_head
     )
     return PreparedData(
-        vectors,
-        vocabulary,
-        make_features(encoded, examples.rows),
-        np.stack([examples.firsts, examples.lasts], axis=1),
-        soft_labels,
-        eval_encoded,
+        processor,
+        processor.features(tokenized, examples.examples),
+        examples.spans,
+        _soft_labels(training.teacher, tokenized, examples),
+        evaluation,
         {"train": ledger.to_json(), "eval": eval_ledger.to_json()},
         f"{ledger.summary()}\n{eval_ledger.summary()}",
         {"train": _fingerprint(train_data), "eval": _fingerprint(eval_data)},
@@ -159,25 +149,23 @@ def save_data(data: PreparedData, folder: Path, model_config: ReaderConfig, trai
     Raises:
         WriteError: a file cannot be written.
     """
-    save_vocabulary(data, folder / "vocabulary")
+    data.processor.save(folder / "processor")
     write_text(folder / "coverage.json", json.dumps(data.coverage, indent=1))
-    arrays = {field.name: getattr(data.rows, field.name) for field in dataclasses.fields(Features)}
-    for name, array in (arrays | {"borders": data.borders, "soft_labels": data.soft_labels}).items():
+    arrays = data.features.to_arrays() | {"spans": data.spans, "soft_labels": data.soft_labels}
+    for name, array in arrays.items():
         with atomic_write(folder / "train" / f"{name}.npy") as file:
             np.save(file, array)
-    tokenized = data.eval_encoded.tokenized
-    write_text(folder / "eval" / "texts.json", json.dumps(dataclasses.asdict(tokenized.data)))
-    save_texts(folder / "eval" / "tokens.npz", tokenized.texts)
-    settings = {name: getattr(training, name) for name in DATA_SETTINGS}
-    settings |= {name: getattr(model_config, name) for name in MODEL_SETTINGS}
-    # Last, because its presence is what makes the folder prepared data.
-    write_text(folder / "config.json", json.dumps({"settings": settings, "data": data.fingerprint}, indent=2) + "\n")
+    write_text(folder / "eval" / "texts.json", json.dumps(dataclasses.asdict(data.evaluation.data)))
+    save_texts(folder / "eval" / "tokens.npz", data.evaluation.texts)
+    settings = {name: getattr(training, name) for name in DATA_SETTINGS} | model_settings(model_config)
+    content = {"format": FORMAT, "settings": settings, "data": data.fingerprint}
+    # Last, because its presence marks a complete folder.
+    write_text(folder / "config.json", json.dumps(content, indent=2) + "\n")
 
 
-def save_vocabulary(data: PreparedData, folder: Path) -> None:
-    """Writes vectors and vocabulary into a folder."""
-    save_vectors(data.vectors, folder)
-    data.vocabulary.save(folder)
+def model_settings(model_config: ReaderConfig) -> dict[str, Any]:
+    """The model's settings that decide what the data contains, by name."""
+    return {name: getattr(model_config, name) for name in MODEL_SETTINGS if hasattr(model_config, name)}
 
 
 def validate_free(folder: Path) -> None:
@@ -192,7 +180,7 @@ def validate_free(folder: Path) -> None:
     validate_writable(folder / "config.json")
 
 
-def prepared_settings(folder: Path) -> dict:
+def prepared_settings(folder: Path) -> dict[str, Any]:
     """The settings that data was prepared with.
 
     Args:
@@ -207,12 +195,11 @@ def prepared_settings(folder: Path) -> dict:
     return _read_config(folder)["settings"]
 
 
-def load_data(folder: Path, model_config: ReaderConfig) -> PreparedData:
-    """Opens prepared data; the arrays that are trained on are mapped from disk.
+def load_data(folder: Path) -> PreparedData:
+    """Opens prepared data; the arrays to train on are mapped from disk.
 
     Args:
         folder: what `fabir-prepare` wrote.
-        model_config: with the settings that the data was prepared with.
 
     Returns:
         The data.
@@ -221,9 +208,12 @@ def load_data(folder: Path, model_config: ReaderConfig) -> PreparedData:
         UserError: the folder holds no prepared data, or it is damaged.
     """
     config = _read_config(folder)
-    vectors, vocabulary = _load_vocabulary(folder / "vocabulary", model_config)
-    fields = [field.name for field in dataclasses.fields(Features)]
-    rows = Features(**{name: _open_array(folder / "train" / f"{name}.npy") for name in fields})
+    processor = read_processor(folder / "processor")
+    arrays = {path.stem: _open_array(path) for path in sorted((folder / "train").glob("*.npy"))}
+    try:
+        features, spans, soft_labels = Features.from_arrays(arrays), arrays["spans"], arrays["soft_labels"]
+    except KeyError as error:
+        raise UserError(f"{folder / 'train'}: found no array {error}, expected those of fabir-prepare") from None
     data = _read_texts(folder / "eval" / "texts.json")
     path = folder / "eval" / "tokens.npz"
     try:
@@ -231,12 +221,11 @@ def load_data(folder: Path, model_config: ReaderConfig) -> PreparedData:
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: found damaged tokens ({error}), expected those of fabir-prepare") from error
     return PreparedData(
-        vectors,
-        vocabulary,
-        rows,
-        _open_array(folder / "train" / "borders.npy"),
-        _open_array(folder / "train" / "soft_labels.npy"),
-        encode(TokenizedDataset(data, texts), vocabulary, model_config.max_word_characters),
+        processor,
+        features,
+        spans,
+        soft_labels,
+        TokenizedDataset(data, texts),
         read_json(folder / "coverage.json"),
         "",
         config["data"],
@@ -248,13 +237,17 @@ def _read_config(folder: Path) -> dict:
     if not path.exists():
         raise UserError(f"{folder}: found no prepared data, expected a folder written by fabir-prepare")
     config = read_json(path)
-    names = {*DATA_SETTINGS, *MODEL_SETTINGS}
     parts = [config.get(name) for name in ("settings", "data")] if isinstance(config, dict) else []
-    if [type(part) for part in parts] != [dict, dict] or parts[0].keys() != names:
-        raise UserError(f"{path}: found other settings than expected, those of prepared data: prepare it anew")
+    if [type(part) for part in parts] != [dict, dict]:
+        raise UserError(f"{path}: found other content than expected, that of prepared data: {_AGAIN}")
+    if config.get("format") != FORMAT:
+        raise UserError(f"{path}: found data prepared by version 0.1, which this version does not read: {_AGAIN}")
+    if not set(DATA_SETTINGS) <= parts[0].keys() <= {*DATA_SETTINGS, *MODEL_SETTINGS}:
+        raise UserError(f"{path}: found other settings than expected, those of prepared data: {_AGAIN}")
     for name, value in parts[0].items():
         try:
-            (TrainingConfig if name in DATA_SETTINGS else ReaderConfig).check(name, value)
+            if name in DATA_SETTINGS:
+                TrainingConfig.check(name, value)
         except ConfigError as error:
             raise UserError(f"{path}: {error}") from error
     return config
@@ -287,21 +280,49 @@ def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[Squ
     if names_file(training.dataset):
         train_data, eval_data = hold_out(train_data)
         count = f"{len(eval_data.questions):,} questions of {training.dataset}"
-        log(f"no --eval_dataset: {count} are set aside, article by article")
+        log(f"no --eval_dataset: {count} are held out, article by article")
         return train_data, eval_data
-    # What "auto" has chosen was said for the training part.
+    # The training part has already logged what "auto" stands for.
     return train_data, load_dataset(training.dataset, "dev", **places | {"log": lambda line: None})
 
 
-def _opinion(teacher: str, tokenized: TokenizedDataset, rows: Examples) -> np.ndarray:
+def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> SquadData:
+    if not data.has_unanswerable:
+        return data
+    log(f"{data.name}: {data.unanswerable:,} questions without an answer are left out; --null_head learns from them")
+    return data_without_unanswerable(data)
+
+
+def _processor(
+    model_config: ReaderConfig, training: TrainingConfig, folder: Path | None, log: Callable[[str], object]
+) -> TextProcessor:
+    if folder is None and training.start_from:
+        folder = reader_directory(training.start_from).processor
+    if folder is None:
+        return PROCESSORS[model_config.processor].create(training.to_dict() | model_config.to_dict())
+    return read_processor(folder, log)
+
+
+def _within_budget(
+    examples: TrainingExamples, tokenized: TokenizedDataset, processor: TextProcessor, training: TrainingConfig
+) -> TrainingExamples:
+    """Cuts each passage down to what the model reads at once."""
+    lengths = tokenized.question_lengths[examples.examples.questions]
+    sizes = processor.window_sizes(lengths, training.passage_window or training.max_passage)
+    return in_windows(examples, sizes)
+
+
+def _soft_labels(teacher: str, tokenized: TokenizedDataset, examples: TrainingExamples) -> np.ndarray:
+    questions = examples.examples.questions
     if not teacher:
-        return np.zeros((len(rows.questions), 2, 0), np.float32)
-    ids = [tokenized.data.questions[number].id for number in rows.questions]
+        return np.zeros((len(questions), 2, 0), np.float32)
+    ids = [tokenized.data.questions[number].id for number in questions]
     paths = named_files(teacher)
     if "" in paths:
-        raise UserError(f"--teacher={teacher}: found an empty name, expected files of teachers' borders (fabir-teach)")
-    # Passages are trained on whole or not at all.
-    return mean_soft_labels([TeacherDistributions.load(path).of(ids, rows.lengths) for path in paths])
+        raise UserError(f"--teacher={teacher}: found an empty name, expected files of fabir-teach")
+    # A teacher's distributions cover whole passages.
+    lengths = examples.examples.lengths
+    return mean_soft_labels([TeacherDistributions.load(path).soft_labels(ids, lengths) for path in paths])
 
 
 def _fingerprint(data: SquadData) -> str:
@@ -309,19 +330,3 @@ def _fingerprint(data: SquadData) -> str:
     for question in data.questions:
         digest.update(repr((question.id, question.text, question.answers, data.passages[question.passage])).encode())
     return digest.hexdigest()
-
-
-def _make_vocabulary(
-    model_config: ReaderConfig, training: TrainingConfig, tokenized: TokenizedDataset, eval_tokenized: TokenizedDataset
-) -> tuple[WordVectors, Vocabulary]:
-    needed = {word.lower() for part in (tokenized, eval_tokenized) for word in part.texts.types}
-    vectors = load_vectors(training.vectors, needed, training.max_vectors)
-    validate_dimension(vectors, model_config.word_dim)
-    counts = tokenized.token_counts()
-    return vectors, build_vocabulary(counts, vectors.words, training.min_word_count, training.min_character_count)
-
-
-def _load_vocabulary(folder: Path, model_config: ReaderConfig) -> tuple[WordVectors, Vocabulary]:
-    vectors = load_saved_vectors(folder)
-    validate_dimension(vectors, model_config.word_dim)
-    return vectors, Vocabulary.load(folder, vectors.words)

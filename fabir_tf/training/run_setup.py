@@ -1,4 +1,4 @@
-"""From settings to a run: its data, and its folder begun or found to be the same run."""
+"""Sets up a run: loads its data, and creates its folder or checks that it holds the same run."""
 
 import dataclasses
 import json
@@ -7,18 +7,11 @@ from pathlib import Path
 
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.models.weights import validate_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import validate_writable, write_text
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
-from fabir_tf.training.checkpoint import validate_weights
-from fabir_tf.training.prepared_data import (
-    MODEL_SETTINGS,
-    PreparedData,
-    load_data,
-    prepare_data,
-    prepared_settings,
-    save_vocabulary,
-)
+from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 
@@ -28,10 +21,10 @@ class PreparedRun:
 
     Attributes:
         run: where everything is written.
-        model_config: with the vocabulary's sizes filled in.
+        model_config: the model's, with the processor's sizes filled in.
         training: data and hyper-parameters.
         data: what training reads.
-        resuming: whether a checkpoint is there to continue from.
+        resuming: whether there is a checkpoint to continue from.
     """
 
     run: RunDirectory
@@ -49,15 +42,15 @@ def prepare_run(
     resume: bool,
     log: Callable[[str], None],
 ) -> PreparedRun:
-    """Loads the data, and begins the run's folder or checks that it is the same run.
+    """Loads the data, and creates the run's folder or checks that it holds the same run.
 
     Args:
         run: the folder.
-        model_config: the model; its vocabulary sizes are filled in.
-        training: data and hyper-parameters; what prepared data was prepared with takes the place of its own.
-        options: where data is found on this machine.
-        resume: whether a run that is there may be continued.
-        log: told what happens.
+        model_config: the model; the processor's sizes are filled in.
+        training: data and hyper-parameters; the settings of prepared data replace its own.
+        options: where this machine keeps data.
+        resume: whether an existing run may be continued.
+        log: called with lines about the progress.
 
     Returns:
         The run.
@@ -68,49 +61,48 @@ def prepare_run(
     prepared = Path(options.prepared).expanduser() if options.prepared else None
     if prepared:
         settings = prepared_settings(prepared)
-        model_config = model_config.replace(**{name: settings.pop(name) for name in MODEL_SETTINGS})
-        training = training.replace(**settings)
+        of_model = {name: settings.pop(name) for name in model_settings(model_config)}
+        model_config, training = model_config.replace(**of_model), training.replace(**settings)
     resuming = _check_run(run, model_config, training, resume)
-    # Told now, and not once the data is tokenized.
+    # Before the data is tokenized, which takes a while.
     validate_writable(run.config)
     if training.start_from and not resuming:
-        _validate_start(model_config, training.start_from)
+        _validate_start(model_config, training.start_from, log)
     if prepared:
-        data = load_data(prepared, model_config)
+        data = load_data(prepared)
     else:
-        data = prepare_data(model_config, training, options, log, run.vocabulary if resuming else None)
+        data = prepare_data(model_config, training, options, log, run.processor if resuming else None)
     if resuming:
         _check_data(run, data.fingerprint)
-    model_config = model_config.replace(
-        trainable_words=data.vocabulary.trainable_rows,
-        characters=data.vocabulary.character_rows,
-        frozen_words=data.vocabulary.frozen_rows,
-    )
+    model_config = model_config.replace(**data.processor.sizes)
     if not resuming:
-        save_vocabulary(data, run.vocabulary)
+        data.processor.save(run.processor)
         write_text(run.coverage, json.dumps(data.coverage, indent=1))
         if data.summary:
             log(data.summary)
-    # Last, because its presence is what makes the folder a run; again on resumption, which may train for longer.
+    # Last, because its presence marks a run; again when the run is resumed, perhaps for more epochs.
     run.write_config(model_config, training, data.fingerprint)
     return PreparedRun(run, model_config, training, data, resuming)
 
 
-def _validate_start(model_config: ReaderConfig, start_from: str) -> None:
-    """Refuses a model that cannot begin with the weights of a trained reader, before a word of the data is read."""
-    begun = reader_directory(start_from)
-    own, asked = begun.read_model_config(), model_config.to_dict()
+def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[str], None]) -> None:
+    """Refuses a model that a trained reader's weights do not fit, and lists the layers that it lacks."""
+    run = reader_directory(start_from)
+    own, asked = run.read_model_config(), model_config.to_dict()
     validate_model(start_from, own, model_name(model_config))
     sizes = {field.name for field in dataclasses.fields(own) if field.metadata["derived"]}
     others = {name: value for name, value in own.to_dict().items() if name not in sizes and asked.get(name) != value}
     model = build_model(model_config.replace(**{name: getattr(own, name) for name in sizes}))
     try:
-        validate_weights(begun.best, model)
+        missing = validate_weights(run.best, model, allow_missing=True)
     except UserError as error:
         if not others:
             raise
-        found = ", ".join(f"{name}={asked.get(name)!r} in place of {value!r}" for name, value in others.items())
+        found = ", ".join(f"{name}={asked.get(name)!r} instead of {value!r}" for name, value in others.items())
         raise UserError(f"--start_from={start_from}: its weights do not fit the settings {found} ({error})") from None
+    if missing:
+        layers = dict.fromkeys(path.partition("/")[0] for path in missing)
+        log(f"--start_from={start_from}: it lacks {', '.join(layers)}, which start with new weights")
 
 
 def _check_run(run: RunDirectory, model_config: ReaderConfig, training: TrainingConfig, resume: bool) -> bool:
@@ -121,26 +113,31 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
         raise UserError(
             f"--run_dir={run.path} already holds a run: add --resume to continue it, or name another folder"
         )
+    if run.is_old:
+        raise UserError(
+            f"--run_dir={run.path} holds a run of version 0.1, whose training this version cannot resume: begin a new run "
+            f"with --start_from={run.path}"
+        )
     recorded = run.read_config()
     name, found = recorded["model"].get("name"), model_name(model_config)
     if name != found:
         raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={found}")
     asked = {"model": model_config, "training": training}
-    # The vocabulary decides its sizes, and training longer or shorter is what a resumed run may be for.
+    # The data decides the sizes, and a run may be resumed in order to train longer or shorter.
     derived = {field.name for field in dataclasses.fields(model_config) if field.metadata["derived"]}
     free = derived | {"epochs", "patience", "max_minutes"}
     for part, config in asked.items():
-        # A run of an earlier version has none of the settings that came later, which began as what there was.
-        began = type(config)().to_dict() | recorded[part]
+        # A setting that was added later has its default value in an earlier run.
+        recorded_values = type(config)().to_dict() | recorded[part]
         for name, value in config.to_dict().items():
-            if name not in free and began[name] != value:
+            if name not in free and recorded_values[name] != value:
                 raise UserError(
-                    f"--run_dir={run.path} holds a run with {name}={began[name]!r}, "
+                    f"--run_dir={run.path} holds a run with {name}={recorded_values[name]!r}, "
                     f"found {name}={value!r}: resume with the run's own configuration, or name another folder"
                 )
-    # A run killed before its first checkpoint has at most the score from before training, and begins anew.
+    # A run that was killed before its first checkpoint has at most the score before training, and starts again.
     if not run.last.exists() and run.history.exists() and run.history.read_text().count("\n") > 2:
-        raise UserError(f"{run.last}: no such checkpoint, expected the one of the run that {run.history} tells of")
+        raise UserError(f"{run.last}: no such checkpoint, expected the one of the run in {run.history}")
     return run.last.exists()
 
 
@@ -148,4 +145,4 @@ def _check_data(run: RunDirectory, fingerprint: dict[str, str]) -> None:
     recorded = run.read_config()["data"]
     for part, flag in (("train", "--dataset"), ("eval", "--eval_dataset")):
         if recorded.get(part) != fingerprint[part]:
-            raise UserError(f"{flag}: the data is not what the run in {run.path} began with; resume with the same data")
+            raise UserError(f"{flag}: the data is not that of the run in {run.path}: resume with the same data")

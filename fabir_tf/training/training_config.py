@@ -1,17 +1,17 @@
-"""What a run trains on, and how; and where the data is found on this machine."""
+"""The data and hyper-parameters of a run, and where this machine keeps the data."""
 
 import dataclasses
 
 from fabir_tf.configuration import Config, ConfigError, setting
+from fabir_tf.models.precision import POLICIES
 from fabir_tf.training.losses import SMOOTHINGS
 
-POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 BATCHINGS = ("questions", "passages")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Config):
-    """What a run trains on, and how; the defaults are the paper's (FABIR section IV, thesis table 5).
+    """The data and hyper-parameters of a run; the defaults are the paper's (FABIR section IV, thesis table 5).
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
@@ -21,50 +21,52 @@ class TrainingConfig(Config):
         "auto",
         "Training data: a SQuAD JSON file, a TFDS name such as squad/v1.1, sample (bundled), or auto (SQuAD 1.1 "
         "through TFDS where it is prepared or can be downloaded, else the sample); several, separated by commas, are "
-        "one",
+        "joined",
     )
     eval_dataset: str = setting(
         "",
-        "Data scored after each epoch, named as dataset is; when empty, the dataset's own dev split, or for a JSON "
-        "file every tenth article, set aside whole",
+        "Data to score after each epoch, in the same forms as dataset; if empty, the dataset's own dev split, or for a "
+        "JSON file every tenth article, held out whole",
     )
     vectors: str = setting(
         "bundled",
         "Word vectors: bundled (30,000 words), none (words are trained), a GloVe or fastText text, .bin or .npz "
-        "file, or several of them, separated by commas, side by side",
+        "file; several, separated by commas, are concatenated",
     )
     max_vectors: int = setting(
-        400_000, "Word vectors read from the beginning of the file; later ones only for words of the data", low=0
+        400_000, "Word vectors to read from the start of the file; further ones only for words of the data", low=0
     )
     start_from: str = setting(
         "",
-        "Trained reader that the run begins as, a run's folder or a reader that comes with the package; its words, "
-        "characters and vectors take the place of those of vectors and the data",
+        "Trained reader whose weights initialize the model: a run's folder or a reader that comes with the package; its "
+        "words, characters and vectors are used instead of new ones",
     )
-    max_passage: int = setting(400, "Most tokens of a passage that is trained on", low=1)
+    max_passage: int = setting(400, "Longest passage to train on, in tokens", low=1)
     passage_window: int | None = setting(
         None,
-        "Train on a window of so many tokens of each longer passage, which holds the answer somewhere; none trains on "
-        "whole passages",
+        "Train on a window of this many tokens of each longer passage, with the answer at a random position; none "
+        "trains on whole passages",
         low=1,
     )
-    max_question: int = setting(60, "Most tokens of a question that is trained on", low=1)
-    min_word_count: int = setting(100, "A word without a vector is trained if it occurs more often than this", low=0)
-    min_character_count: int = setting(50, "A character keeps an id if it occurs more often than this", low=0)
+    max_question: int = setting(60, "Longest question to train on, in tokens", low=1)
+    min_word_count: int = setting(
+        100, "Words without a vector that occur more often than this get a trained one", low=0
+    )
+    min_character_count: int = setting(50, "Characters that occur more often than this get an id", low=0)
     epochs: int = setting(54, "Epochs to train", low=0)
     batch_size: int = setting(75, "Questions per batch", low=1)
     batching: str = setting(
         "questions",
-        "What batches are drawn from: questions, as published, or passages with all of their questions, each of them "
-        "read once, which is faster",
+        "Units that batches are drawn from: questions, as published, or passages with all of their questions, which is "
+        "faster because each passage is encoded once",
         choices=BATCHINGS,
     )
-    length_buckets: int = setting(30, "Groups of like passage length from which batches are drawn", low=1)
-    learning_rate: float | None = setting(None, "Constant learning rate, in place of the warm-up schedule", low=1e-9)
+    length_buckets: int = setting(30, "Buckets of similar passage length that batches are drawn from", low=1)
+    learning_rate: float | None = setting(None, "Constant learning rate instead of the warm-up schedule", low=1e-9)
     learning_rate_factor: float = setting(0.5, "Factor of the learning rate schedule", low=0.0)
-    warmup_steps: int = setting(4000, "Steps in which the learning rate rises", low=1)
+    warmup_steps: int = setting(4000, "Steps over which the learning rate rises", low=1)
     linear_decay_epochs: float = setting(
-        0.0, "Epochs at the end of all over which the learning rate falls to nothing", low=0.0
+        0.0, "Epochs at the end of training over which the learning rate falls linearly to 0", low=0.0
     )
     adam_beta_1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0.0, high=0.99999)
     adam_beta_2: float = setting(0.98, "Adam's decay of the gradient's square", low=0.0, high=0.99999)
@@ -72,28 +74,30 @@ class TrainingConfig(Config):
     clip_norm: float | None = setting(None, "Largest norm of all gradients together", low=1e-6)
     ema_decay: float | None = setting(
         None,
-        "Decay of the weights' moving average, lower in the first steps; it is then what is scored and kept",
+        "Decay of the moving average of the weights, lower in the first steps; the average is then scored and kept",
         low=0.0,
         high=0.99999,
     )
-    smoothing: str = setting("gaussian", "How targets are smoothed", choices=SMOOTHINGS)
-    label_smoothing: float = setting(0.1, "Probability moved off the true border", low=0.0, high=0.99)
+    smoothing: str = setting("gaussian", "Label smoothing", choices=SMOOTHINGS)
+    label_smoothing: float = setting(
+        0.1, "Probability moved from the true start or end to other tokens", low=0.0, high=0.99
+    )
     smoothing_deviation: float = setting(1.0, "Standard deviation of the Gaussian smoothing, in tokens", low=1e-3)
     teacher: str = setting(
         "",
-        "File of a teacher's start and end probabilities (fabir-teach), to learn from beside the true answers; "
-        "several, separated by commas, teach their mean",
+        "File of a teacher's start and end distributions (fabir-teach), to learn from in addition to the true answers; "
+        "several, separated by commas, are averaged",
     )
     distillation_weight: float = setting(
-        0.5, "Share of the targets that is the teacher's, where it has an soft_labels", low=0.0, high=1.0
+        0.5, "Weight of the teacher's distribution in the targets of questions that it knows", low=0.0, high=1.0
     )
-    patience: int | None = setting(None, "Stop after so many epochs without a better F1", low=1)
+    patience: int | None = setting(None, "Stop after this many epochs without a better F1", low=1)
     max_minutes: float | None = setting(
-        None, "Stop after so many minutes of training, in the middle of an epoch if need be", low=1e-3
+        None, "Stop after this many minutes of training, if necessary in the middle of an epoch", low=1e-3
     )
     checkpoint_steps: int = setting(200, "Steps between checkpoints; one is also written after each epoch", low=1)
     seed: int = setting(1, "Seed of weights, dropout and the order of the data", low=0, high=2**31 - 1)
-    deterministic: bool = setting(True, "Repeat exactly from one seed, also where that is slower (on a GPU)")
+    deterministic: bool = setting(True, "Repeat a run exactly from its seed, also where that is slower (on a GPU)")
     dtype_policy: str = setting("float32", "Precision of the layers", choices=POLICIES)
     jit_compile: bool = setting(False, "Compile the training step with XLA")
 
@@ -104,21 +108,21 @@ class TrainingConfig(Config):
                 f"linear_decay_epochs must be at most epochs={self.epochs}, found {self.linear_decay_epochs}"
             )
         if self.passage_window is not None and self.teacher:
-            raise ConfigError("teacher knows whole passages, which passage_window cuts: expected one of them")
+            raise ConfigError("teacher needs whole passages, which passage_window cuts: expected one of them")
         for name in ("max_minutes", "patience"):
             if self.linear_decay_epochs and getattr(self, name) is not None:
-                raise ConfigError(f"linear_decay_epochs needs to know the last epoch, which {name} leaves open")
+                raise ConfigError(f"linear_decay_epochs needs a fixed last epoch, which {name} leaves open")
 
 
 @dataclasses.dataclass(frozen=True)
 class DataOptions:
-    """Where data is found on this machine; of no influence on the result.
+    """Where this machine keeps data; it has no influence on the result.
 
     Attributes:
         cache_dir: where tokenized texts are kept between runs; None keeps none.
         tfds_data_dir: where TFDS keeps prepared datasets; None is its default.
         tfds_manual_dir: a folder with the official SQuAD files, for machines without the internet.
-        prepared: a folder that fabir-prepare wrote, which takes the place of the data; None reads the data itself.
+        prepared: a folder that fabir-prepare wrote, used instead of the data; None reads the data itself.
     """
 
     cache_dir: str | None = "~/.cache/fabir_tf"
@@ -128,5 +132,5 @@ class DataOptions:
 
     @property
     def tfds_folders(self) -> dict[str, str | None]:
-        """What `load_dataset` takes of these."""
+        """The arguments of `load_dataset` among these."""
         return {"tfds_data_dir": self.tfds_data_dir, "tfds_manual_dir": self.tfds_manual_dir}

@@ -7,21 +7,21 @@ from fabir_tf.layers.core.masking import mask_logits, masked_softmax
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class AttentionFlow(keras.layers.Layer):
-    """BiDAF's attention: each passage token beside what the question says of it, both ways.
+    """BiDAF's attention: each passage token beside what it attends to, from passage to question and back.
 
         S_pq = w^T [h_p; u_q; h_p * u_q]
         u~_p = sum_q softmax_q(S_p)_q u_q              context to query
         h~   = sum_p softmax_p(max_q S_pq)_p h_p       query to context, the same for every p
         G_p  = [h_p; u~_p; h_p * u~_p; h_p * h~]
 
-    `h` is the passage, `u` the question. The three parts of `w` are applied one by one, so that no
-    `(batch, passage, question, 3 features)` tensor is made.
+    `h` is the passage, `u` the question. The three parts of `w` are applied one by one, which avoids a tensor
+    `(batch, passage, question, 3 features)`.
 
     Masking: explicit, `passage_mask` and `question_mask`. Padding has weight exactly 0 in both softmaxes and never
-    is the maximum; the rows of padded passage tokens hold no meaning.
+    is the maximum. The output of padded passage tokens has no meaning.
 
     Args:
-        use_bias: whether a number is added to every `S_pq`, which changes no weight.
+        use_bias: whether a trained number is added to every `S_pq`; it changes no attention weight.
 
     Call arguments:
         passage: float tensor `(batch, passage, features)`.

@@ -7,7 +7,7 @@ from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import masked_softmax, zero_padding
 from fabir_tf.layers.core.per_token import per_token
 
-# A part of the logits' scale, a power of two, so that nothing is rounded.
+# A factor of the logits' scale. It is a power of two, so that it rounds nothing.
 _PRODUCT_SCALE = 0.5
 
 
@@ -16,23 +16,22 @@ def _swapped(x):
 
 
 def _product(one, other):
-    # Scaled behind the product, because TensorFlow makes one operation of product, factor and the mask's sum.
+    # Scaled after the product, because TensorFlow fuses product, factor and the addition of the mask.
     return ops.matmul(one, _swapped(other)) * _PRODUCT_SCALE
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class ConvolutionalAttention(keras.layers.Layer):
-    """Multi-head attention whose logits are convolved across neighbouring tokens and across heads.
+    """Multi-head attention whose logits are convolved across neighboring tokens and across heads.
 
         logits_i = (U W_U,i) (K W_K,i)^T
         att_i    = softmax( Conv(logits, H)_i / sqrt(d_head) ) V W_V,i
         att      = [att_1; ...; att_heads] W_O
 
     `U`, `K`, `V` are `queries`, `keys`, `values`; `H` is one `h x w x heads x heads` kernel, h along the query axis and
-    w along the key axis, SAME, without bias. The paper's eq. 12 leaves the division by sqrt(d_head) unsaid. The
-    projections have biases.
+    w along the key axis, SAME, without bias. The projections have biases. The paper's eq. 12 omits sqrt(d_head).
 
-    The work is split in three steps, so that a variant overrides one: `score`, `weigh`, `apply_weights`.
+    The work is split into three steps, of which a variant overrides one: `score`, `weigh`, `apply_weights`.
 
     Masking: explicit, `query_mask` and `key_mask`. Logits of padding enter the convolution as 0 and the softmax as
     minus infinity; a padded row or column has weight exactly 0.
@@ -43,11 +42,10 @@ class ConvolutionalAttention(keras.layers.Layer):
         depthwise: one `h x w` kernel per head instead of `heads x heads` of them.
         softmax_axis: "key": each query's weights sum to 1 over the keys (row-wise). "query": each key distributes one
             unit of weight over the queries (column-wise).
-        shared_query_key_init: alike tokens attract each other from the first step: the keys' projection begins with the
-            values of the queries' (each is Xavier's by itself), and the kernel as one that changes nothing. Begun
-            apart, as published, the two projections have to find each other first. Needs queries and keys of like
-            features.
-        residual_init_scale: factor of W_O's first values: the smaller, the closer to 0 the output begins.
+        shared_query_key_init: initializes key and query projection with the same values and the kernel as the identity,
+            so that similar tokens attend to each other from the first step. As published, the projections are
+            initialized independently and have to align first. Queries and keys need the same number of features.
+        residual_init_scale: factor of W_O's initial values: the smaller, the closer to 0 is the initial output.
         dropout: share of the weights dropped in training.
 
     Call arguments:
@@ -61,8 +59,8 @@ class ConvolutionalAttention(keras.layers.Layer):
         Float tensor `(batch, queries, value_features)`.
 
     Raises:
-        ValueError: an even kernel, an unknown `softmax_axis`, features that the heads do not divide, or, with
-            `shared_query_key_init`, queries and keys of different features.
+        ValueError: an even kernel, an unknown `softmax_axis`, features that `num_heads` does not divide, or, with
+            `shared_query_key_init`, queries and keys with different numbers of features.
 
     Example:
         >>> attention = ConvolutionalAttention(num_heads=4, softmax_axis="query")
@@ -106,11 +104,11 @@ class ConvolutionalAttention(keras.layers.Layer):
             )
         if self.shared_query_key_init and keys_shape[-1] != features:
             raise ValueError(
-                "shared_query_key_init needs queries and keys of like features. "
+                "shared_query_key_init needs queries and keys with the same number of features. "
                 f"Received: features {features} and {keys_shape[-1]}"
             )
         self.head_dim = features // self.num_heads
-        # An initializer gives the same values each time that it is called.
+        # An initializer returns the same values at every call.
         initializer = GlorotUniform()
         self.query_map = self._dense("query", queries_shape, features, initializer)
         self.key_map = self._dense("key", keys_shape, features, initializer if self.shared_query_key_init else None)
@@ -131,17 +129,17 @@ class ConvolutionalAttention(keras.layers.Layer):
         return per_token(self.output_map, self.apply_weights(weights, values, query_mask, key_mask))
 
     def score(self, queries, keys, query_mask, key_mask, training=None):
-        """Convolved and scaled logits, the axis of the softmax last, as in `weigh`."""
-        # Zero vectors give the zero logits that eq. 12b asks for, at less cost than masking the logits themselves.
+        """Convolved and scaled logits; as in `weigh`, the axis of the softmax is the last one."""
+        # Zero vectors give the zero logits of eq. 12b, and cost less than masking the logits.
         keys = zero_padding(per_token(self.key_map, keys), key_mask)
         queries = per_token(self.query_map, queries) * (1 / (self.head_dim**0.5 * _PRODUCT_SCALE))
-        # A query is looked at together with others by a kernel of several rows and by a softmax over the queries.
+        # A kernel of several rows and a softmax over the queries mix queries, so padded ones must be 0.
         if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
             queries = zero_padding(queries, query_mask)
         return self._convolved_logits(queries, keys, training)
 
     def weigh(self, queries, keys, query_mask, key_mask, training=None):
-        """Softmax of the logits, 0 on the padding of the axis that it runs over, which is the last one.
+        """Softmax of the logits over the last axis, 0 on the padding of that axis.
 
         `(batch, heads, queries, keys)`, or `(batch, heads, keys, queries)` where `softmax_axis` is "query".
         """
@@ -150,9 +148,9 @@ class ConvolutionalAttention(keras.layers.Layer):
         return ops.cast(masked_softmax(logits, mask[:, None, None]), self.compute_dtype)
 
     def apply_weights(self, weights, values, query_mask, key_mask):
-        """Each head's weighted sum of its part of `values`, the heads side by side.
+        """Each head's weighted sum of its part of `values`; the heads are concatenated.
 
-        Padding on the axis that the softmax does not run over is taken out here, and all where a text is nothing else.
+        Padding on the axis that the softmax does not run over is removed here, or everything if a text is only padding.
         """
         if self.softmax_axis == "key":
             mixed = self._mix(weights, values)
@@ -179,8 +177,8 @@ class ConvolutionalAttention(keras.layers.Layer):
     def _mixed_keys(self, keys, training):
         """Keys that give the convolved logits, `(batch, heads, keys, features)`, all features for each head.
 
-        A kernel of one row is linear along the keys, so it can be applied to them instead of to the logits, which are
-        many more: conv(U K^T)_g = U K_g^T with K_g[j] = concat_h sum_t H[t, h, g] K_h[j + t - w // 2].
+        A kernel of one row is linear along the keys, so it can be applied to the keys, which are far fewer than the
+        logits: conv(U K^T)_g = U K_g^T with K_g[j] = concat_h sum_t H[t, h, g] K_h[j + t - w // 2].
         """
         if training:
             return self._mixed_keys_as_one_convolution(keys)
@@ -189,10 +187,10 @@ class ConvolutionalAttention(keras.layers.Layer):
         )
 
     def _mixed_keys_as_one_convolution(self, keys):
-        """The same, slower by itself and faster with its gradient, which a depthwise convolution is slow in."""
+        """The same as one convolution: slower, but its gradient is faster than that of depthwise convolutions."""
         batch, length = ops.shape(keys)[:2]
         heads = self.num_heads
-        # (width, 1, heads h, heads g, heads h): the part of head h goes into the keys of every head g, at its place h.
+        # (width, 1, heads h, heads g, heads h): the part of head h goes into the keys of every head g, at position h.
         kernel = ops.cast(self.kernel[0], keys.dtype)[:, None, :, :, None] * ops.eye(heads, dtype=keys.dtype)[:, None]
         kernel = ops.reshape(kernel, (self.kernel_size[1], 1, heads, heads * heads))
         # (batch, keys, head_dim, heads)
@@ -202,12 +200,12 @@ class ConvolutionalAttention(keras.layers.Layer):
         return ops.reshape(ops.transpose(mixed, (0, 3, 1, 4, 2)), (batch, heads, length, heads * self.head_dim))
 
     def _convolved_keys(self, keys, kernel):
-        """Keys convolved along the text, the features of a head all with its `1 x w` kernel."""
+        """Keys convolved along the text; all features of a head share its `1 x w` kernel."""
         features = ops.repeat(ops.cast(kernel[0], keys.dtype), self.head_dim, axis=1)
         return ops.depthwise_conv(keys, features, strides=1, padding="same", data_format="channels_last")
 
     def _convolve(self, logits):
-        # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel has.
+        # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel supports.
         logits = ops.transpose(logits, (0, 2, 3, 1))
         convolve = ops.depthwise_conv if self.depthwise else ops.conv
         kernel = ops.cast(self.kernel, logits.dtype)
@@ -223,8 +221,8 @@ class ConvolutionalAttention(keras.layers.Layer):
     def _identity_kernel(self, shape, dtype=None):
         height, width, heads, _ = shape
         centre = ops.ones((heads, 1), dtype) if self.depthwise else ops.eye(heads, dtype=dtype)
-        borders = [(size // 2, size // 2) for size in (height, width)]
-        return ops.pad(centre[None, None], (*borders, (0, 0), (0, 0)))
+        margins = [(size // 2, size // 2) for size in (height, width)]
+        return ops.pad(centre[None, None], (*margins, (0, 0), (0, 0)))
 
     def _output_map(self, name, values_shape):
         return self._dense(name, values_shape, values_shape[-1], GlorotUniform(gain=self.residual_init_scale))

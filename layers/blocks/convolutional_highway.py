@@ -3,19 +3,19 @@ from keras import ops
 
 from fabir_tf.layers.core.exact_bias import Conv2D
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.masking import zero_padding
+from fabir_tf.layers.core.masking import ExplicitMask, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
-class ConvolutionalHighway(keras.layers.Layer):
-    """Highway layers that see a text as an image of one channel, tokens by features.
+class ConvolutionalHighway(ExplicitMask, keras.layers.Layer):
+    """Highway layers that treat a text as an image of one channel, tokens by features.
 
         y = relu(Conv(x, H) + b) * t + x * (1 - t),   t = mean( sigmoid(Conv(x, T) + c) )
 
-    The mean is over the text's own tokens and all features: a single number gates the whole text. (The report shares it
-    "among all the elements of the same batch"; here it is a text's own, so that no answer depends on the batch.)
+    The mean runs over the text's tokens and all features, so one number gates the whole text. (The report shares the
+    gate "among all the elements of the same batch"; here each text has its own, so no answer depends on the batch.)
 
-    Masking: explicit, `mask`. Padding enters the convolutions as 0 and has no part in the mean.
+    Masking: explicit, `mask`. Padding enters the convolutions as 0 and has no share in the mean.
 
     Args:
         depth: number of layers, one after the other.
@@ -68,7 +68,7 @@ class ConvolutionalHighway(keras.layers.Layer):
         return x
 
     def _mean(self, values, mask):
-        """Over a text's own tokens and all features, `(batch, 1, 1)`, in float32."""
+        """Mean over a text's tokens and all features, `(batch, 1, 1)`, in float32."""
         of_tokens = ops.mean(ops.cast(values, "float32"), axis=-1)
         real = ops.cast(mask, "float32")
         mean = ops.sum(of_tokens * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)

@@ -1,22 +1,24 @@
 import keras
 
-from fabir_tf.layers.attention.decoupled_attention import DecoupledAttention
+from fabir_tf.layers.attention.decoupled_attention import decoupled
+from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
 from fabir_tf.layers.core.dropout import Dropout
+from fabir_tf.layers.core.masking import ExplicitMask
 from fabir_tf.layers.embeddings.position_encoding import PositionEncoding
 
 TEXTS = ("passage", "question")
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
-class DecoupledEncoder(keras.layers.Layer):
-    """The reduction layer's first half: a text by itself, its positions kept apart from its embeddings.
+class DecoupledEncoder(ExplicitMask, keras.layers.Layer):
+    """The reduction layer's first half: self-attention that keeps positions apart from embeddings.
 
         x'', e'' = decoupled(x, e);   x' = N(x + x''),   e' = N(e + e'')
 
-    Position encodings are made here, at d_input for queries and keys and at d_model for the second value. Passage and
-    question share the attention; each text has norms of its own. No other text is looked at, so a passage needs to be
-    encoded only once for all of its questions.
+    `N` is layer normalization. The layer makes the position encodings: at d_input for queries and keys, at d_model for
+    the second values. Passage and question share the attention; each text has its own norms. A text is encoded without
+    the other one, so a passage is encoded once for all of its questions.
 
     Masking: explicit, `mask`.
 
@@ -26,11 +28,12 @@ class DecoupledEncoder(keras.layers.Layer):
         encoding_dropout: share of the position encodings' values dropped before the attention.
         num_heads, kernel_size, depthwise, residual_init_scale, attention_dropout: of `DecoupledAttention`.
         dropout: share of the attention's output dropped.
+        attention: name in `ATTENTIONS` of the attention that is decoupled.
 
     Call arguments:
         x: float tensor `(batch, length, d_input)`, word embeddings without positions.
         mask: boolean tensor `(batch, length)`, true on real tokens.
-        text: "passage" or "question", whose norms are taken.
+        text: "passage" or "question", which selects the norms.
 
     Returns:
         Embeddings and encodings, two float tensors, `(batch, length, d_input)` and `(batch, length, output_dim)`.
@@ -53,6 +56,7 @@ class DecoupledEncoder(keras.layers.Layer):
         residual_init_scale: float = 1.0,
         attention_dropout: float = 0.0,
         dropout: float = 0.0,
+        attention: str = "convolutional",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -60,11 +64,17 @@ class DecoupledEncoder(keras.layers.Layer):
         self.min_frequency = min_frequency
         self.position_offset = position_offset
         self.encoding_dropout = encoding_dropout
+        self.num_heads = num_heads
+        self.kernel_size = None if kernel_size is None else tuple(kernel_size)
+        self.depthwise = depthwise
+        self.residual_init_scale = residual_init_scale
+        self.attention_dropout = attention_dropout
         self.dropout = dropout
-        self.self_attention = DecoupledAttention(
-            num_heads,
-            kernel_size,
-            depthwise,
+        self.attention = attention
+        self.self_attention = decoupled(find_attention(attention))(
+            num_heads=num_heads,
+            kernel_size=kernel_size,
+            depthwise=depthwise,
             residual_init_scale=residual_init_scale,
             dropout=attention_dropout,
             name="attention",
@@ -100,16 +110,16 @@ class DecoupledEncoder(keras.layers.Layer):
         return x_shape, (*x_shape[:-1], self.output_dim)
 
     def get_config(self):
-        attention = self.self_attention.get_config()
         return super().get_config() | {
             "output_dim": self.output_dim,
             "min_frequency": self.min_frequency,
             "position_offset": self.position_offset,
             "encoding_dropout": self.encoding_dropout,
-            "num_heads": attention["num_heads"],
-            "kernel_size": attention["kernel_size"],
-            "depthwise": attention["depthwise"],
-            "residual_init_scale": attention["residual_init_scale"],
-            "attention_dropout": attention["dropout"],
+            "num_heads": self.num_heads,
+            "kernel_size": self.kernel_size,
+            "depthwise": self.depthwise,
+            "residual_init_scale": self.residual_init_scale,
+            "attention_dropout": self.attention_dropout,
             "dropout": self.dropout,
+            "attention": self.attention,
         }

@@ -15,7 +15,7 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         hidden_dim: width of the hidden layer.
-        residual_init_scale: factor of W_2's first values: the smaller, the closer to 0 the output begins.
+        residual_init_scale: factor of W_2's initial values: the smaller, the closer to 0 is the initial output.
 
     Call arguments:
         x: float tensor `(batch, length, features)`.

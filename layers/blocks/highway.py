@@ -7,11 +7,11 @@ from fabir_tf.layers.core.per_token import per_token
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class Highway(keras.layers.Layer):
-    """Highway layers: a learned gate between a vector and a transformation of it.
+    """Highway layers: a learned gate between a vector and its transformation.
 
         y = x * g + (1 - g) * relu(x W + b),   g = sigmoid(x W' + b')
 
-    Our gate `g` carries `x` through; the original paper writes the other gate, 1 - g.
+    Our gate `g` is the share of `x`; the original paper writes the other gate, 1 - g.
 
     Masking: none is needed, each token is transformed alone.
 

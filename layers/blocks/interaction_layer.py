@@ -1,18 +1,18 @@
 import keras
 
-from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAttention
+from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.feed_forward import FeedForward
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class InteractionLayer(keras.layers.Layer):
-    """The passage attends to the question: what every layer does after its self-attention.
+    """The passage attends to the question: the part of a layer that follows its self-attention.
 
         Q' = N(Q + ff(Q))
         P' = N(P + att_cross(P, Q', Q')),   P'' = N(P' + ff(P'))
 
-    `N` is layer normalisation. Feedforwards and norms of the two texts are separate.
+    `N` is layer normalization. The two texts have separate feedforwards and norms.
 
     Masking: explicit, `passage_mask` and `question_mask`.
 
@@ -23,11 +23,12 @@ class InteractionLayer(keras.layers.Layer):
         depthwise: one kernel per head.
         cross_softmax_axis: "query" is the paper's column-wise cross-attention, "key" the row-wise one.
         shared_query_key_init: `shared_query_key_init` of the cross-attention.
-        residual_init_scale: factor of the first weights that write a sublayer's output: the smaller, the closer each
-            residual sum begins to its input. Begun at 1, as published, attention adds about the same mean to every
-            token, again and again, until the tokens are alike.
+        residual_init_scale: factor of the initial weights that write a sublayer's output: the smaller, the closer each
+            residual sum is to its input before training. At 1, as published, every attention adds about the same mean
+            to all tokens, until the tokens are alike.
         attention_dropout: share of attention weights dropped.
         dropout: share of each sublayer's output dropped.
+        attention: name of the attention in `ATTENTIONS`.
 
     Call arguments:
         passage: float tensor `(batch, passage, features)`.
@@ -36,7 +37,7 @@ class InteractionLayer(keras.layers.Layer):
         question_mask: boolean tensor `(batch, question)`.
 
     Returns:
-        The passage and the question, shaped as they came.
+        The passage and the question, in the shapes of the inputs.
 
     Example:
         >>> passage, question = InteractionLayer()(passage, question, passage_mask, question_mask)
@@ -55,6 +56,7 @@ class InteractionLayer(keras.layers.Layer):
         residual_init_scale: float = 1.0,
         attention_dropout: float = 0.0,
         dropout: float = 0.0,
+        attention: str = "convolutional",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -67,7 +69,8 @@ class InteractionLayer(keras.layers.Layer):
         self.residual_init_scale = residual_init_scale
         self.attention_dropout = attention_dropout
         self.dropout = dropout
-        self.cross_attention = ConvolutionalAttention(
+        self.attention = attention
+        self.cross_attention = find_attention(attention)(
             **self._attention_arguments(),
             softmax_axis=cross_softmax_axis,
             shared_query_key_init=shared_query_key_init,
@@ -128,4 +131,5 @@ class InteractionLayer(keras.layers.Layer):
             "residual_init_scale": self.residual_init_scale,
             "attention_dropout": self.attention_dropout,
             "dropout": self.dropout,
+            "attention": self.attention,
         }

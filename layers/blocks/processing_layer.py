@@ -1,6 +1,6 @@
 import keras
 
-from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAttention
+from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.interaction_layer import InteractionLayer
 
 
@@ -11,12 +11,12 @@ class ProcessingLayer(InteractionLayer):
         Q' = N(Q + att(Q, Q, Q)),   Q'' = N(Q' + ff(Q'))
         P' = N(P + att(P, P, P)),   P'' = N(P' + att_cross(P', Q'', Q'')),   P''' = N(P'' + ff(P''))
 
-    `N` is layer normalisation. Both self-attentions share their weights; feedforwards and norms are separate.
+    `N` is layer normalization. Both self-attentions share their weights; feedforwards and norms are separate.
 
     Masking: explicit, `passage_mask` and `question_mask`.
 
     Args:
-        **kwargs: those of `InteractionLayer`.
+        **kwargs: arguments of `InteractionLayer`.
 
     Call arguments:
         passage: float tensor `(batch, passage, d_model)`.
@@ -25,7 +25,7 @@ class ProcessingLayer(InteractionLayer):
         question_mask: boolean tensor `(batch, question)`.
 
     Returns:
-        The processed passage and question, shaped as they came.
+        The processed passage and question, in the shapes of the inputs.
 
     Example:
         >>> passage, question = ProcessingLayer()(passage, question, passage_mask, question_mask)
@@ -35,7 +35,7 @@ class ProcessingLayer(InteractionLayer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.self_attention = ConvolutionalAttention(**self._attention_arguments(), name="self_attention")
+        self.self_attention = find_attention(self.attention)(**self._attention_arguments(), name="self_attention")
         self.passage_self_norm = self._norm("passage_self_norm")
         self.question_self_norm = self._norm("question_self_norm")
 
@@ -51,5 +51,5 @@ class ProcessingLayer(InteractionLayer):
         return self.interact(passage, question, passage_mask, question_mask, training)
 
     def attend(self, x, mask, norm, training=None):
-        """Self-attention on one text, and the norm of that text."""
+        """Self-attention on one text, followed by that text's norm."""
         return norm(x, self.self_attention(x, x, x, mask, mask, training=training), training=training)

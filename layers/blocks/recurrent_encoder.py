@@ -1,23 +1,23 @@
 import keras
 from keras import ops
 
-from fabir_tf.layers.core.masking import zero_padding
+from fabir_tf.layers.core.masking import ExplicitMask, zero_padding
 
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
-class RecurrentEncoder(keras.layers.Layer):
-    """A text read by two recurrent networks, from its first token on and from its last.
+class RecurrentEncoder(ExplicitMask, keras.layers.Layer):
+    """A text read by two recurrent networks, one from each end.
 
         y_t = [f(x_1 ... x_t); b(x_n ... x_t)]
 
-    Masking: explicit, `mask`; real tokens come first. The second network reads each text turned around within its own
-    length, so that both meet padding only behind the last token. Neither is given a mask, which the fast kernels of
-    GPUs refuse for some texts and slow loops apply at every step. Padding comes out as 0.
+    Masking: explicit, `mask`; real tokens come first. The second network reads each text reversed within its own
+    length, so that both reach padding only after the last token. Neither network takes a mask: the fast kernels of GPUs
+    refuse some masks, and loops that apply one at every step are slow. Padding is 0 in the output.
 
     Args:
-        units: features of each network's state.
+        units: features of the state of each network.
         cell: "lstm" or "gru".
 
     Call arguments:
@@ -53,10 +53,11 @@ class RecurrentEncoder(keras.layers.Layer):
         self.backward.build(x_shape)
 
     def call(self, x, mask):
-        places = ops.arange(ops.shape(x)[1], dtype="int32")[None]
+        positions = ops.arange(ops.shape(x)[1], dtype="int32")[None]
         lengths = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-        turned = ops.where(places < lengths, lengths - 1 - places, places)[..., None]
-        backward = ops.take_along_axis(self.backward(ops.take_along_axis(x, turned, axis=1)), turned, axis=1)
+        # A permutation that is its own inverse.
+        order = ops.where(positions < lengths, lengths - 1 - positions, positions)[..., None]
+        backward = ops.take_along_axis(self.backward(ops.take_along_axis(x, order, axis=1)), order, axis=1)
         return zero_padding(ops.concatenate([self.forward(x), backward], axis=-1), mask)
 
     def compute_output_shape(self, x_shape):

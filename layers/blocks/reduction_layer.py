@@ -8,7 +8,7 @@ from fabir_tf.layers.core.per_token import per_token
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class ReductionLayer(InteractionLayer):
-    """The reduction layer's second half: the texts meet, and are narrowed without dissolving the positions.
+    """The reduction layer's second half: the texts interact and are projected to d_model; positions are added again.
 
         P'', Q' as in `InteractionLayer`, from the embeddings of `DecoupledEncoder`
         out = x W_R + b_R + e'
@@ -19,7 +19,7 @@ class ReductionLayer(InteractionLayer):
 
     Args:
         output_dim: d_model.
-        **kwargs: those of `InteractionLayer`.
+        **kwargs: arguments of `InteractionLayer`.
 
     Call arguments:
         passage: float tensor `(batch, passage, d_input)`, embeddings.

@@ -6,13 +6,13 @@ from fabir_tf.layers.core.layer_norm import layer_norm
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class ResidualNorm(keras.layers.Layer):
-    """What follows every sublayer: dropout, the residual sum, layer normalisation.
+    """Dropout, residual sum and layer normalization, which follow every sublayer.
 
         y = gain * (s - mean(s)) / sqrt(var(s) + epsilon) + bias,   s = x + dropout(sublayer(x))
 
     The variance is the biased one; mean and variance are taken over a token's features.
 
-    Masking: none is needed, each token is normalised alone.
+    Masking: none is needed, each token is normalized alone.
 
     Args:
         dropout: share of the sublayer's output dropped in training.
@@ -29,7 +29,7 @@ class ResidualNorm(keras.layers.Layer):
         >>> ResidualNorm(dropout=0.1)(np.zeros((2, 7, 100)), np.ones((2, 7, 100))).shape
         (2, 7, 100)
 
-    Reference: FABIR sections III-D4 and III-E; thesis section 5.6.4 for the place of the dropout.
+    Reference: FABIR sections III-D4 and III-E; thesis section 5.6.4 for the position of the dropout.
     """
 
     def __init__(self, dropout: float = 0.0, epsilon: float = 1e-8, **kwargs):

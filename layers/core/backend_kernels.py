@@ -1,4 +1,4 @@
-"""A backend's own kernels, which layers use in place of Keras' operations while a graph is traced."""
+"""Kernels of a backend that replace Keras' operations in layers while a graph is traced."""
 
 import contextlib
 import contextvars
@@ -9,10 +9,10 @@ _KERNELS = contextvars.ContextVar("backend_kernels", default=None)
 
 @contextlib.contextmanager
 def backend_kernels(kernels: dict[str, Callable]) -> Iterator[None]:
-    """Has layers use kernels while a graph is being traced.
+    """Makes layers use kernels while a graph is traced.
 
     Args:
-        kernels: by name.
+        kernels: functions by name.
             `standardise`: takes `x` and `epsilon` of `layer_norm` and returns `(x - mean) / sqrt(var + epsilon)` in the
             dtype of `x`.
             `softmax`: takes bfloat16 logits and returns their softmax over the last axis, computed in float32 and
@@ -26,5 +26,5 @@ def backend_kernels(kernels: dict[str, Callable]) -> Iterator[None]:
 
 
 def backend_kernel(name: str) -> Callable | None:
-    """The kernel that is offered under a name, or None."""
+    """The kernel of this name, or None."""
     return (_KERNELS.get() or {}).get(name)

@@ -1,11 +1,11 @@
-"""Tables of vectors that are looked up, trained as on every backend."""
+"""The gradient of a table of vectors, the same on every backend."""
 
 
 def dense_gradient(table):
-    """The table itself, with a gradient that has one row for each of its rows.
+    """Returns the table itself, with a gradient that has one row for each row of the table.
 
-    On TensorFlow a row has a gradient of its own each time that it is looked up, and Keras' Adam adds up their squares
-    in place of squaring their sum: the steps of a row that occurs often are many times too long.
+    On TensorFlow, a looked-up table has a sparse gradient with one entry for each look-up. Keras' Adam adds the squares
+    of these entries instead of squaring their sum, so the steps of a frequent row are many times too long.
 
     Args:
         table: a weight `(rows, features)`.

@@ -6,19 +6,19 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class Dropout(keras.layers.Layer):
-    """Dropout that draws a quarter of the random numbers: one of 32 bits decides on four values.
+    """Dropout that needs a quarter of the random numbers: one number of 32 bits decides on four values.
 
         y = x * keep / (1 - rate),   keep ~ Bernoulli(1 - rate) for each value, in training
 
-    A value has 8 bits of its own, so each call drops at one of the two multiples of 1/256 next to `rate`, drawn so that
-    `rate` is their mean (to 2^-16). Keras draws a number per value, which takes an eighth of a training step, and under
-    bfloat16 draws it in bfloat16, too coarse for the rate (0.1 drops 0.1016 of the values).
+    Each value is decided by 8 bits, so each call drops at one of the two multiples of 1/256 next to `rate`, chosen at
+    random such that their mean is `rate` (to 2^-16). Keras draws one number per value, which takes an eighth of a
+    training step; under bfloat16 it draws in bfloat16, which is too coarse (a rate of 0.1 drops 0.1016 of the values).
 
     Masking: none is needed, each value is kept or dropped alone.
 
     Args:
-        rate: share of the values that is dropped; between 255/256 and 1 it counts as 255/256.
-        seed: of the random numbers.
+        rate: share of the values dropped; a rate between 255/256 and 1 acts as 255/256.
+        seed: seed of the random numbers.
 
     Call arguments:
         inputs: float tensor of any shape.
@@ -52,7 +52,7 @@ class Dropout(keras.layers.Layer):
             return inputs
         if self.rate == 1:
             return ops.zeros_like(inputs)
-        # In units of 2^-16, and such that no threshold below is beyond 8 bits.
+        # In units of 2^-16, limited so that the threshold below fits 8 bits.
         dropped = min(round(self.rate * 2**16), 255 * 2**8)
         values, chance = self._random_bytes(ops.shape(inputs))
         threshold = (dropped + chance) // 2**8 - 2**7
@@ -60,7 +60,7 @@ class Dropout(keras.layers.Layer):
         return inputs * ops.where(kept, ops.cast(2**16 / (2**16 - dropped), inputs.dtype), ops.cast(0, inputs.dtype))
 
     def _random_bytes(self, shape):
-        """Integers from -128 to 127 in the given shape, and one from 0 to 255, all alike probable."""
+        """Uniform integers: from -128 to 127 in the given shape, and one from 0 to 255."""
         size = math.prod(shape)
         quadruples = ((size + 3) // 4 + 1, 1)
         numbers = keras.random.randint(quadruples, -(2**31), 2**31 - 1, "int32", seed=self.seed_generator)

@@ -1,4 +1,4 @@
-"""First weights drawn by NumPy: one seed gives the same model on every Keras backend."""
+"""Initial weights drawn by NumPy, so that one seed gives the same model on every Keras backend."""
 
 import math
 
@@ -12,12 +12,12 @@ class GlorotUniform(keras.initializers.GlorotUniform):
 
         limit = gain * sqrt(6 / (fan_in + fan_out))
 
-    Both fans of a convolution's kernel, `(..., in, out)`, count each of its places.
+    Both fans of a convolution's kernel, `(..., in, out)`, count all of its positions.
 
     Args:
-        seed: of the numbers; the same each time that the initializer is called.
+        seed: seed of the random numbers; every call of the initializer returns the same values.
         gain: factor of all numbers.
-        **kwargs: Keras' own, of some versions, as they are written in a saved model.
+        **kwargs: further arguments that some versions of Keras write into a saved model.
 
     Reference: Glorot and Bengio 2010; thesis section 5.6.3.
     """
@@ -36,10 +36,10 @@ class GlorotUniform(keras.initializers.GlorotUniform):
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class StandardNormal(keras.initializers.RandomNormal):
-    """The normal distribution of mean 0 and variance 1.
+    """The normal distribution with mean 0 and variance 1.
 
     Args:
-        seed: of the numbers; the same each time that the initializer is called.
+        seed: seed of the random numbers; every call of the initializer returns the same values.
 
     Reference: thesis section 5.6.3.
     """

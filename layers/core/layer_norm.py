@@ -1,4 +1,4 @@
-"""Layer normalisation, by a kernel of the backend's where one is offered."""
+"""Layer normalization, computed by a kernel of the backend if there is one."""
 
 from keras import ops
 
@@ -26,9 +26,9 @@ def layer_norm(x, gain, bias, epsilon: float):
 
 def _standardise(x, epsilon):
     dtype = x.dtype
-    # The squares of half precision are too coarse.
+    # Half precision is too coarse for the squares.
     x = ops.cast(x, "float32")
     x = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
-    # Not Keras' own: it runs over the whole text nearly twice as often.
+    # Keras' own normalization passes over the whole text nearly twice as often.
     return ops.cast(x * ops.rsqrt(variance + epsilon), dtype)

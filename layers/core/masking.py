@@ -1,28 +1,28 @@
-"""Numerics of masked attention, once for all layers."""
+"""Masking, once for all layers."""
 
 from keras import ops
 
 from fabir_tf.layers.core.backend_kernels import backend_kernel
 
-# Finite, so that a row without a single real token stays finite; far below any logit, so that exp() of it is exactly 0.
+# Finite, so that a softmax over padding alone stays finite; far below any logit, so that its exp() is exactly 0.
 MASKED_LOGIT = -1e9
 
 
 def masked_softmax(logits, mask):
-    """Softmax in float32 over the last axis, padding left out.
+    """Softmax in float32 over the real entries of the last axis.
 
     Args:
         logits: float tensor of any shape; those of padding must be far below 1e9.
         mask: boolean tensor that broadcasts against `logits`, true on real entries.
 
     Returns:
-        A tensor shaped like `logits`, its last axis summing to 1; float32, or rounded from it to bfloat16 where the
-        backend offers a kernel that does both. A masked entry is exactly 0, except where an axis holds no real entry:
-        there all entries are alike.
+        A tensor shaped like `logits` whose last axis sums to 1. It is float32, or bfloat16 rounded from float32 where
+        the backend has a kernel for that. A masked entry is exactly 0, unless the axis has no real entry; then all its
+        entries are equal.
     """
-    # float16 has no number so low. In any other type the sum is exact, and part of the product that gives the logits.
+    # float16 cannot hold -1e9. In the other types the sum is exact and is fused into the product that gives the logits.
     dtype = "float32" if logits.dtype == "float16" else logits.dtype
-    # A sum, because a choice takes longer on logits that are much larger than the mask.
+    # A sum, because `where` is slower on logits that are much larger than the mask.
     logits = ops.cast(logits, dtype) + ops.cast(ops.where(mask, 0.0, MASKED_LOGIT), dtype)
     kernel = backend_kernel("softmax")
     if kernel and dtype == "bfloat16":
@@ -54,5 +54,16 @@ def zero_padding(x, mask):
         A tensor shaped like `x`, in its dtype.
     """
     mask = ops.reshape(mask, (*ops.shape(mask), *([1] * (len(x.shape) - 2))))
-    # Not a product: 0 times a padding vector that holds an infinity would be no number.
+    # Not a product: 0 times an infinity in a padding vector would be NaN.
     return ops.where(mask, x, ops.cast(0, x.dtype))
+
+
+class ExplicitMask:
+    """Mixin of layers that take a mask as their argument `mask` and attach none to their output.
+
+    Keras treats an argument of that name as a mask attached to the input. It warns that the layer destroys that mask
+    unless the layer says what becomes of it.
+    """
+
+    def compute_mask(self, inputs, previous_mask):
+        return None

@@ -1,4 +1,4 @@
-"""Dense layers on texts, as one matrix product with what follows it."""
+"""Dense layers on texts as one fused matrix product."""
 
 from keras import ops
 
@@ -6,8 +6,8 @@ from keras import ops
 def per_token(dense, x):
     """Applies a dense layer to each token.
 
-    The tokens of all texts are the rows of one matrix: on three axes TensorFlow would run product, bias and activation
-    one after the other, on two it fuses them.
+    The tokens of all texts become the rows of one matrix, because TensorFlow fuses product, bias and activation on two
+    axes but not on three.
 
     Args:
         dense: a built `keras.layers.Dense`.

@@ -4,54 +4,55 @@ from keras import ops
 from fabir_tf.layers.core.dense_gradient import dense_gradient
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import add_bias
+from fabir_tf.layers.core.ids import PADDING
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.core.masking import MASKED_LOGIT
 
-# Monotonic, so that they may be applied after the maximum.
+# Monotonic functions, which may be applied after the maximum.
 ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu}
 
 
 def character_vectors(table, characters):
-    """Examples of a table by character id.
+    """Looks up character vectors.
 
     Args:
-        table: variable `(rows, dim)`, of ids 1 to rows.
+        table: variable `(rows, dim)` for the ids 1 to rows.
         characters: int tensor of any shape.
 
     Returns:
         Float tensor `(..., dim)`, a zero vector for id 0.
     """
     vectors = ops.take(dense_gradient(table), ops.maximum(characters - 1, 0), axis=0)
-    return ops.where((characters > 0)[..., None], vectors, ops.zeros_like(vectors))
+    return ops.where((characters > PADDING)[..., None], vectors, ops.zeros_like(vectors))
 
 
 def at_least_kernel_wide(characters, kernel_size: int):
-    """Pads words so that a convolution has one position at least.
+    """Pads words so that a convolution has at least one position.
 
     Args:
         characters: int tensor `(batch, length, width)`.
         kernel_size: characters seen at once.
 
     Returns:
-        The same, padded with 0 behind where `width` is unknown or less than `kernel_size`.
+        The tensor, padded at the end if `width` is unknown or less than `kernel_size`.
     """
     width = characters.shape[-1]
     missing = kernel_size - 1 if width is None else max(kernel_size - width, 0)
-    return ops.pad(characters, ((0, 0), (0, 0), (0, missing))) if missing else characters
+    return ops.pad(characters, ((0, 0), (0, 0), (0, missing)), constant_values=PADDING) if missing else characters
 
 
 def strongest_windows(windows, words, kernel_size: int):
-    """The maximum over time of a convolution, over the positions inside each word.
+    """The maximum of a convolution over the positions inside each word.
 
     Args:
         windows: float tensor `(words, positions, filters)`.
         words: int tensor `(words, width)`, character ids.
-        kernel_size: characters seen at once; a word shorter than it has its first position.
+        kernel_size: characters seen at once; a word shorter than that has one position.
 
     Returns:
         Float tensor `(words, filters)`.
     """
-    lengths = ops.sum(ops.cast(words > 0, "int32"), axis=1, keepdims=True)
+    lengths = ops.sum(ops.cast(words > PADDING, "int32"), axis=1, keepdims=True)
     last = ops.maximum(lengths - kernel_size, 0)
     inside = ops.arange(ops.shape(windows)[1], dtype="int32")[None] <= last
     return ops.max(ops.where(inside[..., None], windows, MASKED_LOGIT), axis=1)
@@ -64,13 +65,13 @@ class CharacterEmbedding(keras.layers.Layer):
         C = [c_1 ... c_n],   w_c = tanh( max_t (Conv(C, H) + b)_t )
 
     `c_k` are learned vectors of `dim` values, `H` is a `kernel_size x dim x filters` kernel applied VALID. (tanh after
-    the maximum is the maximum after tanh, at a fraction of the cost; so it is with relu, BiDAF's.)
+    the maximum equals the maximum after tanh and costs less. The same holds for relu, which BiDAF uses.)
 
-    Masking: character id 0 is padding. A position of the convolution that reaches past a word's last character never
-    wins the maximum; a word shorter than the kernel has one position, filled up with zero vectors.
+    Masking: character id 0 is padding. A position of the convolution that reaches past a word's last character never is
+    the maximum. A word shorter than the kernel has one position, filled up with zero vectors.
 
     Args:
-        rows: rows of the character table, ids 1..rows; id 0 holds none and is a zero vector.
+        rows: rows of the character table, for ids 1..rows; id 0 is a zero vector.
         dim: length of a character vector.
         kernel_size: characters seen at once.
         filters: length of the result.
@@ -129,7 +130,7 @@ class CharacterEmbedding(keras.layers.Layer):
         # One row per word, (batch * length, width)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
         vectors = self.drop(character_vectors(self.table, words), training=training)
-        # The bias after the maximum, which is the same and many values fewer.
+        # The bias may be added after the maximum, to far fewer values.
         windows = self.convolution.convolution_op(vectors, self.convolution.kernel)
         strongest = add_bias(strongest_windows(windows, words, self.kernel_size), self.convolution.bias)
         return ACTIVATIONS[self.activation](ops.reshape(strongest, (batch, length, self.filters)))

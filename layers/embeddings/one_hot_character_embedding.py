@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.exact_bias import Conv1D, Dense
+from fabir_tf.layers.core.ids import PADDING, UNKNOWN
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.per_token import per_token
 from fabir_tf.layers.embeddings.character_embedding import at_least_kernel_wide, strongest_windows
@@ -9,19 +10,19 @@ from fabir_tf.layers.embeddings.character_embedding import at_least_kernel_wide,
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class OneHotCharacterEmbedding(keras.layers.Layer):
-    """A word's vector from its characters, each a unit vector that is not trained.
+    """A word's vector from its characters, which are fixed unit vectors.
 
         C = [onehot(k_1) ... onehot(k_n)],   m = max_t (Conv(C, H) + b)_t,   w_c = relu(m W_1 + b_1) W_2 + b_2
 
-    The `known` commonest characters have a unit vector each, all others one together.
+    The `known` most frequent characters have one unit vector each; all others share one.
 
-    Masking: character id 0 is padding, a zero vector; a position of the convolution that reaches past a word's last
-    character never wins the maximum, as in `CharacterEmbedding`.
+    Masking: character id 0 is padding, a zero vector. A position of the convolution that reaches past a word's last
+    character never is the maximum, as in `CharacterEmbedding`.
 
     Args:
-        known: characters that are told apart: ids 2 to known + 1, which the vocabulary orders by frequency.
+        known: characters with their own vector: ids 2 to known + 1, which the vocabulary orders by frequency.
         kernel_size: characters seen at once.
-        filters: width of the convolution, and of the network after it.
+        filters: width of the convolution and of the network after it.
         units: length of the result.
 
     Call arguments:
@@ -66,10 +67,11 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
         return per_token(self.output_map, per_token(self.hidden, ops.reshape(strongest, (batch, length, self.filters))))
 
     def _one_hot(self, words):
-        """`(words, width, known + 2)`: the report's 101 places, of which one stays empty; UNK has the last."""
-        places = ops.where(ops.logical_or(words == 1, words > self.known + 1), self.known + 1, words - 2)
-        # A place of -1, beyond the first, gives a zero vector.
-        return ops.one_hot(ops.where(words == 0, -1, places), self.known + 2, dtype=self.compute_dtype)
+        """`(words, width, known + 2)`: the report's 101 positions, of which one is unused; UNK has the last."""
+        is_unknown = ops.logical_or(words == UNKNOWN, words > self.known + UNKNOWN)
+        indices = ops.where(is_unknown, self.known + 1, words - UNKNOWN - 1)
+        # The index -1 gives a zero vector.
+        return ops.one_hot(ops.where(words == PADDING, -1, indices), self.known + 2, dtype=self.compute_dtype)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:2], self.units)

@@ -5,12 +5,12 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class PositionEncoding(keras.layers.Layer):
-    """The trigonometric encoding of each token's position, not trained.
+    """The trigonometric encoding of each token's position, without weights.
 
         e_i = [sin(i f_1) ... sin(i f_{d/2}), cos(i f_1) ... cos(i f_{d/2})]
 
-    `f` falls geometrically from 1 to `min_frequency`; `i` counts from `position_offset`. Computed for the length at
-    hand, so no length is the longest.
+    `f` falls geometrically from 1 to `min_frequency`; `i` counts from `position_offset`. The encoding is computed for
+    the length of the input, so texts may have any length.
 
     Masking: none is needed; an encoding depends on its position alone.
 
@@ -45,7 +45,7 @@ class PositionEncoding(keras.layers.Layer):
 
     def call(self, x):
         batch, length = ops.shape(x)[:2]
-        # float32 under every policy: in bfloat16 the positions 500 and 501 are the same number.
+        # Float32 under every policy, because bfloat16 cannot tell position 500 from 501.
         positions = ops.arange(self.position_offset, self.position_offset + length, dtype="float32")
         frequencies = np.geomspace(1.0, self.min_frequency, self.dim // 2).astype("float32")
         angles = positions[:, None] * frequencies

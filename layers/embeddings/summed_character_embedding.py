@@ -9,17 +9,17 @@ from fabir_tf.layers.embeddings.character_embedding import character_vectors
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class SummedCharacterEmbedding(keras.layers.Layer):
-    """A word's vector from the sum of its characters' vectors, which knows nothing of their order.
+    """A word's vector from the sum of its characters' vectors, which ignores their order.
 
         s = sum_k c_k,   w_c = sum_p Conv(s, H)_p + b
 
     `c_k` are learned vectors of `dim` values; `H` is a `kernel_size x 1 x filters` kernel that slides along the values
-    of `s`, VALID, and is summed over its places.
+    of `s`, VALID; the results are summed over all positions.
 
     Masking: character id 0 is padding and adds nothing.
 
     Args:
-        rows: rows of the character table, ids 1..rows; id 0 holds none and is a zero vector.
+        rows: rows of the character table, for ids 1..rows; id 0 is a zero vector.
         dim: length of a character vector.
         kernel_size: values seen at once.
         filters: length of the result.

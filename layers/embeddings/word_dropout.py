@@ -1,23 +1,22 @@
 import keras
 from keras import ops
 
-# Ids of padding and of unknown words.
-_PADDING, _UNKNOWN = 0, 1
+from fabir_tf.layers.core.ids import PADDING, UNKNOWN
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class WordDropout(keras.layers.Layer):
-    """Words that are taken for unknown ones in training, so that a reader learns to do without a word's vector.
+    """Replaces words by the unknown word in training, so that a reader learns to do without word vectors.
 
         id'_i = unknown  with probability `rate`, else id_i
 
-    Each place is drawn by itself. Only the id is lost: the word's characters are read as they are.
+    Each position is drawn independently. Only the id is replaced: the word's characters are kept.
 
     Masking: padding stays padding.
 
     Args:
-        rate: share of the words that is dropped.
-        seed: of the random numbers.
+        rate: share of the words that are dropped.
+        seed: seed of the random numbers.
 
     Call arguments:
         words: int tensor of any shape, 0 on padding, 1 on unknown words.
@@ -33,10 +32,10 @@ class WordDropout(keras.layers.Layer):
         >>> WordDropout(0.1)(np.array([[7, 4, 0]]), training=True).shape
         (1, 3)
 
-    Reference: Bowman et al. 2016, arXiv 1511.06349, where it keeps a decoder from leaning on its words.
+    Reference: Bowman et al. 2016, arXiv 1511.06349, which drops the words a decoder is conditioned on.
     """
 
-    # Outside training, when a word is what it is wherever it stands.
+    # True outside training, where nothing is dropped.
     per_word = True
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):
@@ -50,10 +49,10 @@ class WordDropout(keras.layers.Layer):
     def call(self, words, training=None):
         if not training:
             return words
-        # Not in a half precision, which is too coarse for the rate.
+        # Float32, because half precision is too coarse for the rate.
         chance = keras.random.uniform(ops.shape(words), dtype="float32", seed=self.seed_generator)
-        dropped = (chance < self.rate) & (words != _PADDING)
-        return ops.where(dropped, ops.cast(_UNKNOWN, words.dtype), words)
+        dropped = (chance < self.rate) & (words != PADDING)
+        return ops.where(dropped, ops.cast(UNKNOWN, words.dtype), words)
 
     def compute_output_spec(self, words, training=None):
         return keras.KerasTensor(words.shape, words.dtype)

@@ -12,7 +12,7 @@ class WordEmbedding(WordTable):
 
         w_i = table[id_i] W + b
 
-    Masking: none is needed, each word is looked up alone. Padding comes out as the bias `b`.
+    Masking: none is needed, each word is looked up alone. Padding becomes the bias `b`.
 
     Args:
         trainable_rows, frozen_rows, dim: as in `WordTable`; `dim` is also the length after the map.

@@ -1,21 +1,20 @@
 import keras
 from keras import ops
 
-# Ids of padding and of what is unknown, which are like nothing.
-_NO_OWN_ID = 1
+from fabir_tf.layers.core.ids import PADDING, UNKNOWN
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class WordMatch(keras.layers.Layer):
-    """How much of each word stands in the other text, too; it learns nothing.
+    """How much of each word occurs in the other text; the layer has no weights.
 
-        word_i  = max_j [w_i = w'_j]                                 w: the words' ids, known ones
-        whole_i = max_j [c_i = c'_j]                                 c: their characters, case kept
+        word_i  = max_j [w_i = w'_j]                                 w: ids of known words
+        whole_i = max_j [c_i = c'_j]                                 c: ids of characters, with case
         begun_i = max_j prefix(c_i, c'_j) / max(|c_i|, |c'_j|)
 
-    `prefix` counts the characters that two words begin with alike: a stem that needs no language.
+    `prefix` is the length of the common prefix of two words: a stem that depends on no language.
 
-    Masking: words and characters of id 0 are padding and match nothing, nor do unknown ones, of id 1.
+    Masking: words and characters with id 0 (padding) or 1 (unknown) match nothing.
 
     Call arguments:
         passage_words: int tensor `(batch, passage)`.
@@ -34,12 +33,12 @@ class WordMatch(keras.layers.Layer):
 
     def call(self, passage_words, passage_characters, question_words, question_characters):
         word = _equal(passage_words, question_words)
-        alike = ops.ones_like(word)
+        same = ops.ones_like(word)
         prefix = ops.zeros_like(word, dtype="int32")
-        # Place after place, because an array of all pairs of characters would be twenty times as large.
-        for place in range(passage_characters.shape[-1]):
-            alike = alike & _equal(passage_characters[:, :, place], question_characters[:, :, place])
-            prefix = prefix + ops.cast(alike, "int32")
+        # Position by position, because an array of all pairs of characters would be twenty times as large.
+        for position in range(passage_characters.shape[-1]):
+            same = same & _equal(passage_characters[:, :, position], question_characters[:, :, position])
+            prefix = prefix + ops.cast(same, "int32")
         longest = ops.maximum(_lengths(passage_characters)[:, :, None], _lengths(question_characters)[:, None, :])
         begun = ops.cast(prefix, "float32") / ops.cast(ops.maximum(longest, 1), "float32")
         pairs = [ops.cast(part, self.compute_dtype) for part in (word, (prefix == longest) & (longest > 0), begun)]
@@ -53,8 +52,9 @@ class WordMatch(keras.layers.Layer):
 
 def _equal(passage, question):
     """Boolean `(batch, passage, question)`."""
-    return ops.where(passage > _NO_OWN_ID, passage, -1)[:, :, None] == question[:, None, :]
+    # Ids up to UNKNOWN match nothing.
+    return ops.where(passage > UNKNOWN, passage, -1)[:, :, None] == question[:, None, :]
 
 
 def _lengths(characters):
-    return ops.sum(ops.cast(characters > 0, "int32"), axis=-1)
+    return ops.sum(ops.cast(characters > PADDING, "int32"), axis=-1)

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.dense_gradient import dense_gradient
+from fabir_tf.layers.core.ids import PADDING
 from fabir_tf.layers.core.initializers import StandardNormal
 
 
@@ -9,11 +10,11 @@ from fabir_tf.layers.core.initializers import StandardNormal
 class WordTable(keras.layers.Layer):
     """Word vectors from a frozen and a trainable table.
 
-    The table is, row after row: nothing for id 0 (padding, a zero vector), ids 1..R the trainable rows (id 1 is UNK),
-    ids R+1..R+F the frozen rows. The frozen table is kept in float16, half the memory of the published vectors, and is
-    not cut to the training vocabulary.
+    Id 0 is padding and has no row, ids 1..R are the trainable rows (id 1 is UNK), ids R+1..R+F the frozen rows. The
+    frozen table is stored in float16, which takes half the memory of the published vectors. It is not restricted to the
+    training vocabulary.
 
-    Masking: none is needed, each word is looked up alone. Padding comes out as a zero vector.
+    Masking: none is needed, each word is looked up alone. Padding becomes a zero vector.
 
     Args:
         trainable_rows: R, words learned during training, UNK included.
@@ -27,7 +28,7 @@ class WordTable(keras.layers.Layer):
         Float tensor `(batch, length, dim)`.
 
     Raises:
-        ValueError: no trainable row, or a negative number of frozen ones.
+        ValueError: no trainable row, or a negative number of frozen rows.
 
     Example:
         >>> WordTable(trainable_rows=2, frozen_rows=3, dim=100)(np.array([[1, 4, 0]])).shape
@@ -50,7 +51,7 @@ class WordTable(keras.layers.Layer):
         self.dim = dim
 
     def build(self, input_shape):
-        # Variance 1, as the thesis gives its embeddings (section 5.6.3): Xavier would make rows of a large table tiny.
+        # Variance 1, as in the thesis (section 5.6.3): Xavier would make the rows of a large table tiny.
         self.trainable_table = self.add_weight(
             name="trainable_table",
             shape=(self.trainable_rows, self.dim),
@@ -70,7 +71,7 @@ class WordTable(keras.layers.Layer):
         trainable = ops.take(
             dense_gradient(self.trainable_table), ops.clip(words - 1, 0, self.trainable_rows - 1), axis=0
         )
-        is_trainable = ops.logical_and(words >= 1, words <= self.trainable_rows)
+        is_trainable = ops.logical_and(words > PADDING, words <= self.trainable_rows)
         vectors = ops.where(is_trainable[..., None], trainable, ops.zeros_like(trainable))
         if not self.frozen_rows:
             return vectors

@@ -12,13 +12,13 @@ class ConvolutionalSelector(keras.layers.Layer):
 
         [y_1; y_2] = Conv( relu(Conv(P, H_1) + b_1), H_2 ) + b_2
 
-    Masking: explicit, `passage_mask`. Padding enters both convolutions as 0 and leaves with the logit -1e9.
+    Masking: explicit, `passage_mask`. Padding enters both convolutions as 0 and gets the logit -1e9.
 
     Args:
         filters: width between the two convolutions.
         kernel_size: tokens seen by each convolution, SAME.
-        num_outputs: 2 for start and end logits, 1 for only one of them.
-        dropout: share of the values dropped in front of each convolution in training.
+        num_outputs: 2 for start and end logits, 1 for one of them.
+        dropout: share of the values dropped before each convolution in training.
 
     Call arguments:
         passage: float tensor `(batch, passage, d_model)`.
@@ -71,7 +71,7 @@ class ConvolutionalSelector(keras.layers.Layer):
         return (passage_shape[:-1],) * self.num_outputs
 
     def compute_output_spec(self, passage, passage_mask, training=None):
-        # Float32 under every policy, which Keras would not guess from the shapes.
+        # Keras cannot infer from the shapes that the logits are float32 under every policy.
         return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(passage.shape))
 
     def get_config(self):

@@ -1,20 +1,21 @@
 import keras
 
 from fabir_tf.layers.core.dropout import Dropout
+from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import mask_logits
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class LinearSelector(keras.layers.Layer):
-    """Start and end logits from one weight vector each.
+    """Start and end logits, each from one weight vector.
 
         y_1 = P v_1,   y_2 = P v_2
 
-    Masking: explicit, `passage_mask`. Padding leaves with the logit -1e9.
+    Masking: explicit, `passage_mask`. Padding gets the logit -1e9.
 
     Args:
-        num_outputs: 2 for start and end logits, 1 for only one of them.
+        num_outputs: 2 for start and end logits, 1 for one of them.
         dropout: share of the passage's values dropped in training.
 
     Call arguments:
@@ -35,7 +36,7 @@ class LinearSelector(keras.layers.Layer):
         self.num_outputs = num_outputs
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
-        self.logits = keras.layers.Dense(
+        self.logits = Dense(
             num_outputs, use_bias=False, kernel_initializer=GlorotUniform(), name="logits", dtype=self.dtype_policy
         )
 
@@ -50,7 +51,7 @@ class LinearSelector(keras.layers.Layer):
         return (passage_shape[:-1],) * self.num_outputs
 
     def compute_output_spec(self, passage, passage_mask, training=None):
-        # Float32 under every policy, which Keras would not guess from the shapes.
+        # Keras cannot infer from the shapes that the logits are float32 under every policy.
         return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(passage.shape))
 
     def get_config(self):

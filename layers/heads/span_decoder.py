@@ -2,17 +2,18 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.masking import MASKED_LOGIT
+from fabir_tf.layers.heads.null_probability import probabilities
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class SpanDecoder(keras.layers.Layer):
-    """The most probable answer spans, exactly: every allowed span is compared, none is pruned.
+    """The most probable answer spans, found by an exact search over all allowed spans.
 
         maximise p_start(i) * p_end(j)   subject to   i <= j < i + max_answer
 
     Ties go to the earlier start, then to the shorter span.
 
-    Masking: none is taken; logits of padding are -1e9 (see `ConvolutionalSelector`), so their probability is 0.
+    Masking: no mask is taken. Padding has the logit -1e9 (see `ConvolutionalSelector`), so its probability is 0.
 
     Args:
         max_answer: longest answer in tokens.
@@ -21,19 +22,26 @@ class SpanDecoder(keras.layers.Layer):
     Call arguments:
         start_logits: float tensor `(batch, passage)`.
         end_logits: float tensor `(batch, passage)`.
+        null_logits: float tensor `(batch, 2)` or None: start and end logit of "no answer", which join the softmax over
+            the tokens.
 
     Returns:
-        First token, last token (int32) and probability (float32), each `(batch, n_best)`. Where a passage has fewer
-        than n_best spans the surplus has probability 0; where it has no real token, all have.
+        First token, last token (int32) and probability (float32) of each span, each `(batch, n_best)`. No-answer
+        probability, float32 `(batch,)`: p_start(null) * p_end(null), or, without null logits, 1 minus the best span's
+        probability. If a passage has fewer than n_best spans, the others have probability 0. If it has no real token,
+        all spans have probability 0 and the no-answer probability is 1.
+
+    Raises:
+        ValueError: `max_answer` or `n_best` is less than 1.
 
     Example:
-        >>> first, last, probability = SpanDecoder(max_answer=15)(start_logits, end_logits)
+        >>> first, last, probability, no_answer = SpanDecoder(max_answer=15)(start_logits, end_logits)
 
-    Reference: FABIR eq. 19; thesis eq. 5.22.
+    Reference: FABIR eq. 19; thesis eq. 5.22; for null logits Cheung, eq. 12 and 13.
     """
 
     def __init__(self, max_answer: int = 15, n_best: int = 1, **kwargs):
-        # Whatever the policy: in half precision the logits would lose the digits that order the spans.
+        # Float32 under every policy: half precision would lose the digits that order the spans.
         super().__init__(**kwargs | {"dtype": "float32", "autocast": False})
         if max_answer < 1 or n_best < 1:
             raise ValueError(
@@ -42,7 +50,7 @@ class SpanDecoder(keras.layers.Layer):
         self.max_answer = max_answer
         self.n_best = n_best
 
-    def call(self, start_logits, end_logits):
+    def call(self, start_logits, end_logits, null_logits=None):
         start = ops.log_softmax(ops.cast(start_logits, "float32"), axis=-1)
         end = ops.log_softmax(ops.cast(end_logits, "float32"), axis=-1)
         batch, length = ops.shape(start)
@@ -50,22 +58,22 @@ class SpanDecoder(keras.layers.Layer):
         padded = ops.pad(end, ((0, 0), (0, self.max_answer - 1)), constant_values=2 * MASKED_LOGIT)
         shifted = ops.stack([padded[:, k : k + length] for k in range(self.max_answer)], axis=-1)
         spans = ops.reshape(start[..., None] + shifted, (batch, length * self.max_answer))
-        # A passage of a single token has max_answer entries: fewer than a large n_best asks for.
+        # A passage of one token has only max_answer entries, which may be fewer than n_best.
         spans = ops.pad(spans, ((0, 0), (0, self.n_best)), constant_values=4 * MASKED_LOGIT)
         score, index = ops.top_k(spans, self.n_best)
         index = ops.cast(index, "int32")
         first = ops.minimum(index // self.max_answer, length - 1)
         last = ops.minimum(first + index % self.max_answer, length - 1)
-        real = ops.any(start_logits > MASKED_LOGIT / 2, axis=-1, keepdims=True)
-        return first, last, ops.where(real, ops.exp(score), 0.0)
+        return first, last, *probabilities(score, start_logits, end_logits, null_logits)
 
-    def compute_output_shape(self, start_logits_shape, end_logits_shape):
+    def compute_output_shape(self, start_logits_shape, end_logits_shape, null_logits_shape=None):
         shape = (start_logits_shape[0], self.n_best)
-        return shape, shape, shape
+        return shape, shape, shape, shape[:1]
 
-    def compute_output_spec(self, start_logits, end_logits):
-        shape = (start_logits.shape[0], self.n_best)
-        return tuple(keras.KerasTensor(shape, dtype) for dtype in ("int32", "int32", "float32"))
+    def compute_output_spec(self, start_logits, end_logits, null_logits=None):
+        shapes = self.compute_output_shape(start_logits.shape, end_logits.shape)
+        dtypes = ("int32", "int32", "float32", "float32")
+        return tuple(keras.KerasTensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
 
     def get_config(self):
         return super().get_config() | {"max_answer": self.max_answer, "n_best": self.n_best}

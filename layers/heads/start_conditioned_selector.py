@@ -8,20 +8,20 @@ from fabir_tf.layers.heads.token_logits import TokenLogits
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class StartConditionedSelector(keras.layers.Layer):
-    """BiDAF's borders: the end is sought by a network that knows where the answer is likely to begin.
+    """BiDAF's start and end logits: the network for the end knows where the answer is likely to start.
 
         start = w_1^T [G; M],   p = softmax(start),   a = sum_t p_t M_t
         M'    = BiRNN([G; M; a; M * a])
         end   = w_2^T [G; M']
 
-    `G` is the attention flow, `M` what the modelling layers made of it.
+    `G` is the attention flow, `M` the output of the modelling layers.
 
-    Masking: explicit, `passage_mask`. Padding has no part in `a` and leaves with the logit -1e9.
+    Masking: explicit, `passage_mask`. Padding has no share in `a` and gets the logit -1e9.
 
     Args:
-        units: features of each of the recurrent networks' states.
+        units: features of the state of each recurrent network.
         cell: "lstm" or "gru".
-        dropout: share of the values dropped in front of each product with a weight, in training.
+        dropout: share of the values dropped before each product with a weight, in training.
 
     Call arguments:
         flow: float tensor `(batch, passage, flow_features)`.
@@ -34,7 +34,7 @@ class StartConditionedSelector(keras.layers.Layer):
     Example:
         >>> start, end = StartConditionedSelector(units=100)(flow, modelled, passage_mask)
 
-    Reference: Seo et al. 2017, section 2, 6, and the end as in its authors' program (bi-att-flow).
+    Reference: Seo et al. 2017, section 2, 6; the end as in the authors' code (bi-att-flow).
     """
 
     def __init__(self, units: int = 100, cell: str = "lstm", dropout: float = 0.0, **kwargs):
@@ -54,8 +54,8 @@ class StartConditionedSelector(keras.layers.Layer):
 
     def call(self, flow, modelled, passage_mask, training=None):
         start = self.start(ops.concatenate([flow, modelled], axis=-1), passage_mask, training=training)
-        begins = ops.cast(ops.softmax(start, axis=-1), self.compute_dtype)
-        chosen = ops.matmul(begins[:, None], modelled)
+        starts = ops.cast(ops.softmax(start, axis=-1), self.compute_dtype)
+        chosen = ops.matmul(starts[:, None], modelled)
         both = ops.concatenate([flow, modelled, chosen + ops.zeros_like(modelled), modelled * chosen], axis=-1)
         ended = self.end_encoder(self.drop(both, training=training), passage_mask)
         return start, self.end(ops.concatenate([flow, ended], axis=-1), passage_mask, training=training)
@@ -64,7 +64,7 @@ class StartConditionedSelector(keras.layers.Layer):
         return flow_shape[:-1], flow_shape[:-1]
 
     def compute_output_spec(self, flow, modelled, passage_mask, training=None):
-        # Float32 under every policy, which Keras would not guess from the shapes.
+        # Keras cannot infer from the shapes that the logits are float32 under every policy.
         return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(flow.shape, None))
 
     def get_config(self):

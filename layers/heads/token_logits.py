@@ -8,11 +8,11 @@ from fabir_tf.layers.core.masking import mask_logits
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class TokenLogits(keras.layers.Layer):
-    """The logit of each token to be one border of the answer.
+    """One logit per token, for the start or the end of the answer.
 
         y = x w
 
-    Masking: explicit, `passage_mask`. Padding leaves with the logit -1e9.
+    Masking: explicit, `passage_mask`. Padding gets the logit -1e9.
 
     Args:
         dropout: share of the values dropped in training.
@@ -46,7 +46,7 @@ class TokenLogits(keras.layers.Layer):
         return x_shape[:-1]
 
     def compute_output_spec(self, x, passage_mask, training=None):
-        # Float32 under every policy, which Keras would not guess from the shape.
+        # Keras cannot infer from the shape that the logits are float32 under every policy.
         return keras.KerasTensor(x.shape[:-1], "float32")
 
     def get_config(self):

@@ -1,4 +1,4 @@
-"""Questions to be answered, read one after the other from a file or a pipe; a bad one is told, and reading goes on."""
+"""Reads questions one at a time from a file or a pipe; a bad one is reported, and reading continues."""
 
 import codecs
 import itertools
@@ -19,10 +19,10 @@ STANDARD_INPUT = "-"
 
 @dataclass(frozen=True)
 class Record:
-    """One question to be answered, or the reason why it cannot be.
+    """One question to answer, or the reason why it cannot be answered.
 
     Args:
-        id: the question's own name; the line's number where it has none.
+        id: the question's id; the line number where the file gives none.
         question: the question's text, "" in a bad record.
         passage: the passage's text, "" in a bad record.
         error: "" in a good record, else one sentence that names the file and the line.
@@ -35,20 +35,20 @@ class Record:
 
 
 def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
-    """Reads questions to be answered, one after the other, from SQuAD JSON or from JSON lines.
+    """Reads questions one at a time from SQuAD JSON or from JSON lines.
 
-    A JSON line is an object with the texts `question` and `passage` (or `context`) and, if wanted, `id`. Lines are
-    handed on as they arrive, so that a pipe can be answered line by line; blank lines are skipped but counted. A line
-    whose id an earlier line has is a bad one.
+    A JSON line is an object with the texts `question` and `passage` (or `context`) and an optional `id`. Each line
+    is yielded as it arrives, so a pipe can be answered line by line. Blank lines are skipped but counted. A line that
+    repeats the id of an earlier line is a bad line.
 
     Args:
-        path: a UTF-8 file, or "-" for standard input. Which of the two forms it has is seen from its content.
+        path: a UTF-8 file, or "-" for standard input. The format is detected from the content.
 
     Returns:
-        An iterator of records; a bad line gives a record with an `error`, and reading goes on.
+        An iterator of records; a bad line gives a record with an `error`, and reading continues.
 
     Raises:
-        UserError: the file cannot be read, or is one JSON text of another form than SQuAD's.
+        UserError: the file cannot be read, or is a single JSON document in another format than SQuAD's.
     """
     if os.fspath(path) == STANDARD_INPUT:
         return _records(_standard_input(), "standard input")
@@ -66,7 +66,7 @@ def _file_lines(file: Any) -> Iterator[bytes]:
 def _standard_input() -> Iterator[bytes]:
     stream = getattr(sys.stdin, "buffer", None)
     if stream is not None:
-        # readline, unlike iteration over some streams, hands a line on as soon as it is complete.
+        # readline returns a line as soon as it is complete; iteration over some streams does not.
         yield from iter(partial(_read_line, stream), b"")
     else:
         yield from (line.encode("utf-8", "surrogatepass") for line in sys.stdin)
@@ -100,17 +100,17 @@ def _line_records(numbered: Iterable[tuple[int, bytes]], name: str) -> Iterator[
         record = _record(line, number, name)
         first = lines.setdefault(record.id, number)
         if first != number and not record.error:
-            error = f"{name}: line {number}: id is {quoted(record.id)}, the id of line {first} too, expected another."
+            error = f"{name}: line {number}: id is {quoted(record.id)}, the id of line {first} too, expected a new id."
             record = Record(record.id, "", "", error)
         yield record
 
 
 def _may_open_squad(line: bytes) -> bool:
-    """Whether a first line is a whole SQuAD file, or the beginning of an object that goes on in the next line."""
+    """Whether the first line is a whole SQuAD file, or starts an object that continues on the next line."""
     content = _loads_or_none(line)
     if content is not None:
         return isinstance(content, dict) and "data" in content and not _is_record(content)
-    # A broken JSON line asks a question; reading on to the end because of it would keep a pipe waiting.
+    # A broken JSON line contains "question". Reading to the end of a pipe because of it would block the answers.
     opens = line.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
     return opens and (b'"data"' in line or b'"question"' not in line)
 
@@ -148,49 +148,51 @@ def _is_record(content: Any) -> bool:
 
 
 def _record(line: bytes, number: int, name: str) -> Record:
-    place = f"{name}: line {number}"
+    location = f"{name}: line {number}"
     content: Any = None
     try:
-        content = _parse_line(line, place)
+        content = _parse_line(line, location)
         key = "passage" if "passage" in content or "context" not in content else "context"
         return Record(
-            _line_id(content, number, place), _line_text(content, "question", place), _line_text(content, key, place)
+            _line_id(content, number, location),
+            _line_text(content, "question", location),
+            _line_text(content, key, location),
         )
     except UserError as error:
         given = content.get("id") if isinstance(content, dict) else None
         return Record(given if isinstance(given, str) and given else str(number), "", "", str(error))
 
 
-def _parse_line(line: bytes, place: str) -> dict[str, Any]:
+def _parse_line(line: bytes, location: str) -> dict[str, Any]:
     try:
         content = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise UserError(f"{place} is not UTF-8 at byte {error.start}, expected a JSON object.") from None
+        raise UserError(f"{location} is not UTF-8 at byte {error.start}, expected a JSON object.") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"{place} is no valid JSON at column {error.colno} ({error.msg}).") from None
+        raise UserError(f"{location} is no valid JSON at column {error.colno} ({error.msg}).") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place} is no valid JSON ({error}).") from None
+        raise UserError(f"{location} is no valid JSON ({error}).") from None
     if not isinstance(content, dict):
-        raise UserError(f"{place} is {shown(content)}, expected an object with the fields question and passage.")
+        raise UserError(f"{location} is {shown(content)}, expected an object with the fields question and passage.")
     return content
 
 
-def _line_id(content: dict[str, Any], number: int, place: str) -> str:
+def _line_id(content: dict[str, Any], number: int, location: str) -> str:
     value = content.get("id", number)
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise UserError(f"{place}: id is {shown(value)}, expected a text or a whole number.")
+        raise UserError(f"{location}: id is {shown(value)}, expected a text or a whole number.")
     return str(value)
 
 
-def _line_text(content: dict[str, Any], key: str, place: str) -> str:
+def _line_text(content: dict[str, Any], key: str, location: str) -> str:
     if key not in content:
         named = "passage (or context)" if key == "passage" else key
-        raise UserError(f"{place}: {named} is missing, expected a text.")
+        raise UserError(f"{location}: {named} is missing, expected a text.")
     value = content[key]
     if not isinstance(value, str):
-        raise UserError(f"{place}: {key} is {shown(value)}, expected a text.")
+        raise UserError(f"{location}: {key} is {shown(value)}, expected a text.")
     if not value.strip():
-        raise UserError(f"{place}: {key} is empty, expected a text.")
+        raise UserError(f"{location}: {key} is empty, expected a text.")
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f"{place}: {key} has half of a surrogate pair, expected Unicode text.")
+        raise UserError(f"{location}: {key} has half of a surrogate pair, expected Unicode text.")
     return value

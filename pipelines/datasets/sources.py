@@ -1,4 +1,4 @@
-"""Where questions come from: a SQuAD JSON file, TensorFlow Datasets, or the sample that comes with the library."""
+"""Loads questions from a SQuAD JSON file, TensorFlow Datasets or the sample that comes with the library."""
 
 import functools
 import os
@@ -33,27 +33,26 @@ def load_dataset(
     flag: str = "--dataset",
     log: Callable[[str], object] = print,
 ) -> SquadData:
-    """Loads the questions that a flag such as `--dataset` names.
+    """Loads the dataset that a flag names.
 
     Args:
         spec: "sample" for the bundled sample; the path of a SQuAD JSON file; the name of a dataset of TensorFlow
-            Datasets with SQuAD's features, as "squad/v1.1" or "squad/v2.0"; or "auto" for squad/v1.1 where it is
-            prepared or can be prepared, and the bundled sample elsewhere. What "auto" means is settled once per
-            process, so that training and evaluation never mix two datasets. Several of them, separated by commas, are
-            one dataset.
-        split: "train" or "dev", which is "validation" in TensorFlow Datasets; a JSON file is read whole for either.
-        tfds_data_dir: where prepared datasets are kept; None for the default of TensorFlow Datasets.
-        tfds_manual_dir: a folder with the official files (train-v1.1.json and dev-v1.1.json for squad/v1.1), to prepare
-            the dataset without a download; None to download.
-        flag: the flag that names the data, for messages.
-        log: called with one line that says what "auto" has chosen and why.
+            Datasets with SQuAD's features, for example "squad/v1.1" or "squad/v2.0"; or "auto" for squad/v1.1 if it
+            is prepared or can be prepared, else the bundled sample. "auto" is resolved once per process, so training
+            and evaluation never mix two datasets. Several names, separated by commas, are joined into one dataset.
+        split: "train" or "dev" ("validation" in TensorFlow Datasets); a JSON file is read whole for either.
+        tfds_data_dir: the folder of prepared datasets; None for the default of TensorFlow Datasets.
+        tfds_manual_dir: a folder with the official files (train-v1.1.json and dev-v1.1.json for squad/v1.1), from
+            which the dataset is prepared without a download; None to download.
+        flag: the flag's name, for messages.
+        log: called with one line that says what "auto" means and why.
 
     Returns:
-        The questions, each passage held once.
+        The questions; each passage is stored once.
 
     Raises:
-        UserError: a dataset does not exist, cannot be read, or can be neither prepared nor downloaded; or two of them
-            have a question of the same id.
+        UserError: a dataset does not exist, cannot be read, or can be neither prepared nor downloaded; or two datasets
+            share a question id.
     """
     if split not in TFDS_SPLITS:
         raise UserError(f"The split is {split!r}, expected one of {', '.join(TFDS_SPLITS)}.")
@@ -67,7 +66,7 @@ def load_dataset(
 
 
 def names_file(spec: str) -> bool:
-    """Whether `load_dataset` reads some of this as the path of a JSON file, which holds one split and not two."""
+    """Whether the names that `load_dataset` takes include a JSON file, which has one split only."""
     return any(part.endswith(".json") or Path(part).is_file() for part in named_files(spec))
 
 
@@ -75,56 +74,56 @@ def data_from_rows(rows: Iterable[Mapping[str, Any]], name: str) -> SquadData:
     """Builds `SquadData` from rows that repeat the passage with each question.
 
     Args:
-        rows: mappings as `tfds.as_numpy` gives them: UTF-8 bytes `id`, `context`, `question`, optionally `title`,
+        rows: mappings as from `tfds.as_numpy`: UTF-8 bytes `id`, `context`, `question`, optionally `title`,
             `answers` with the arrays `text` and `answer_start` (in characters), and optionally a bool `is_impossible`.
         name: the dataset's name, for messages.
 
     Returns:
         The questions in the order of the rows; rows with the same title and context share one passage. A row with an
-        answer is never impossible, as in the official score.
+        answer is never marked impossible, as in the official score.
 
     Raises:
-        UserError: there is no row, or two rows have one id.
+        UserError: there is no row, or two rows have the same id.
     """
-    places: dict[tuple[str, str], int] = {}
+    passage_indices: dict[tuple[str, str], int] = {}
     questions: dict[str, Question] = {}
     for row in rows:
         title, context = _decode(row.get("title", b"")), _decode(row["context"])
-        passage = places.setdefault((title, context), len(places))
+        passage = passage_indices.setdefault((title, context), len(passage_indices))
         question = _question_from_row(row, passage)
         if question.id in questions:
             raise UserError(f"{name}: two rows have the id {question.id!r}, expected one row per id.")
         questions[question.id] = question
     if not questions:
         raise UserError(f"{name}: found no question, expected at least one.")
-    titles, passages = zip(*places, strict=True)
+    titles, passages = zip(*passage_indices, strict=True)
     return SquadData(name, passages, titles, tuple(questions.values()))
 
 
 def is_reachable(url: str) -> bool:
-    """Asks whether a server answers, with the proxies and certificates that TensorFlow Datasets would use.
+    """Checks whether a server responds, with the proxies and certificates that TensorFlow Datasets uses.
 
     Args:
         url: an http or https address.
 
     Returns:
-        True if anything but silence, a refusal or a certificate error came back within `PROBE_SECONDS`.
+        True for any HTTP response within `PROBE_SECONDS`; False for none, a refused connection or a bad certificate.
     """
     import requests
 
-    answers: list[int] = []
+    responses: list[int] = []
 
     def probe() -> None:
         try:
-            answers.append(requests.head(url, timeout=PROBE_SECONDS, allow_redirects=True).status_code)
+            responses.append(requests.head(url, timeout=PROBE_SECONDS, allow_redirects=True).status_code)
         except (requests.RequestException, OSError, ValueError):
             return
 
-    # The time-out of requests does not cover the look-up of the name, which may take a minute on its own.
+    # The timeout of requests does not cover the DNS lookup, which alone may take a minute.
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)
-    return bool(answers)
+    return bool(responses)
 
 
 def _load(
@@ -150,17 +149,17 @@ def _load_sample(split: str) -> SquadData:
 
 @functools.cache
 def _settle_auto(data_dir: str | None, manual_dir: str | None) -> tuple[bool, str]:
-    """Whether "auto" means squad/v1.1, which is then prepared, and why."""
+    """Decides whether "auto" means squad/v1.1, which is then prepared, and gives the reason."""
     try:
         builder = _find_builder(SQUAD, data_dir)
         was_prepared = _is_prepared(builder)
         _prepare(builder, SQUAD, manual_dir)
     except UserError as error:
-        # Who names a folder wants what is in it, and not something else.
+        # A user who names a folder wants its data, not the sample.
         if manual_dir is not None:
             raise
         reason = str(error).removeprefix(f"--dataset={SQUAD}: ")
-        return False, f"the bundled sample, for want of {SQUAD}: {reason}"
+        return False, f"the bundled sample, because {SQUAD} is not available: {reason}"
     if was_prepared:
         return True, f"{SQUAD}, because it is prepared in {builder.data_dir}."
     source = "downloaded" if manual_dir is None else f"prepared from {manual_dir}"
@@ -191,7 +190,7 @@ def _find_builder(spec: str, data_dir: str | None) -> Any:
         ) from None
     try:
         builder = tfds.builder(spec, data_dir=data_dir)
-    # Which exception an unknown name, configuration or version raises differs between TFDS's own look-ups.
+    # TFDS raises different exceptions for an unknown name, configuration and version.
     except Exception as error:
         found = "found a folder" if Path(spec).is_dir() else "found no such file or dataset"
         raise UserError(f"--dataset={spec}: {found}, expected {_EXPECTED} ({_first_line(error)}).") from None
@@ -211,7 +210,7 @@ def _holds_answers(feature: Any) -> bool:
 
 
 def _prepare(builder: Any, spec: str, manual_dir: str | None) -> None:
-    """Makes sure that the dataset is on disk, without keeping an offline machine waiting for minutes."""
+    """Makes sure that the dataset is on disk; an offline machine gets its error within seconds."""
     if _is_prepared(builder):
         return
     import tensorflow_datasets as tfds
@@ -220,15 +219,15 @@ def _prepare(builder: Any, spec: str, manual_dir: str | None) -> None:
     folder = None if manual_dir is None else Path(manual_dir).expanduser()
     try:
         builder.download_and_prepare(download_config=tfds.download.DownloadConfig(manual_dir=folder))
-    # The network, the disk, the checksums and the dataset's own code each raise their own exceptions.
+    # The network, the disk, the checksums and the dataset's code raise different exceptions.
     except Exception as error:
         raise UserError(
-            f"--dataset={spec}: not to be prepared in {builder.data_dir} ({_first_line(error)}); {_advice(builder)}."
+            f"--dataset={spec}: cannot be prepared in {builder.data_dir} ({_first_line(error)}); {_advice(builder)}."
         ) from error
 
 
 def _is_prepared(builder: Any) -> bool:
-    # TFDS's own is_prepared logs a warning where the folder is absent, which is nothing to warn of here.
+    # TFDS's is_prepared logs a warning for a missing folder, which is normal here.
     return builder.data_path.exists()
 
 
@@ -274,7 +273,7 @@ def _advice(builder: Any) -> str:
 
 def _question_from_row(row: Mapping[str, Any], passage: int) -> Question:
     texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
-    # Not strict: the random rows of tfds.testing.mock_data hold more of one than of the other.
+    # Not strict, because in the random rows of tfds.testing.mock_data the two lengths differ.
     answers = tuple(Answer(_decode(text), int(start)) for text, start in zip(texts, starts, strict=False))
     is_impossible = bool(row.get("is_impossible", False)) and not answers
     return Question(_decode(row["id"]), _decode(row["question"]), passage, answers, is_impossible)

@@ -1,8 +1,8 @@
-"""The official scores of SQuAD 1.1 and 2.0, on texts, over every question of the file.
+"""The official scores of SQuAD 1.1 and 2.0, computed from answer texts over every question of a dataset.
 
-Written from the definitions of the official scripts evaluate-v1.1.py and evaluate-v2.0.py, whose figures these equal to
-the last digit. The two differ where a text has no word left after normalisation: 1.1 gives such a pair F1 0 (and exact
-match 1), 2.0 gives both 1.
+The code follows the definitions of the official scripts evaluate-v1.1.py and evaluate-v2.0.py and gives their figures
+to the last digit. The two differ where both texts have no words after normalization: SQuAD 1.1 gives F1 0 (and exact
+match 1), SQuAD 2.0 gives 1 for both.
 """
 
 import math
@@ -24,19 +24,19 @@ NO_ANSWER = ""
 
 
 def normalize_answer(text: str) -> str:
-    """Strips from an answer what the metrics do not look at.
+    """Removes the differences between answers that the metrics ignore.
 
     Args:
         text: any text.
 
     Returns:
-        The text in lower case, without ASCII punctuation and the words a, an and the, its words one space apart.
+        The text in lower case, without ASCII punctuation and the words a, an and the, with single spaces between words.
     """
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, truth: str) -> float:
-    """Compares two answers after normalisation.
+    """Compares two answers after normalization.
 
     Args:
         prediction: the predicted text.
@@ -54,7 +54,7 @@ def f1(prediction: str, truth: str, *, empty_equals_empty: bool = False) -> floa
     Args:
         prediction: the predicted text.
         truth: one reference.
-        empty_equals_empty: what two answers without a word score: 0.0 as in SQuAD 1.1, or 1.0 as in SQuAD 2.0.
+        empty_equals_empty: the score of two answers without words: 0.0 as in SQuAD 1.1, or 1.0 as in SQuAD 2.0.
 
     Returns:
         A number between 0.0 and 1.0.
@@ -70,7 +70,7 @@ def f1(prediction: str, truth: str, *, empty_equals_empty: bool = False) -> floa
 
 
 def best_over_references(metric: Callable[[str, str], float], prediction: str, truths: list[str]) -> float:
-    """Scores a prediction against the reference that suits it best.
+    """Scores a prediction against its best-matching reference.
 
     Args:
         metric: `exact_match` or `f1`.
@@ -84,17 +84,17 @@ def best_over_references(metric: Callable[[str, str], float], prediction: str, t
 
 
 def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
-    """Scores predictions as SQuAD 1.1 does.
+    """Computes the score of SQuAD 1.1.
 
     Args:
         data: the questions with their references.
-        predictions: the predicted text of each question id; a missing question counts 0, an unknown id is ignored.
+        predictions: the predicted text of each question id; a missing question scores 0, an unknown id is ignored.
 
     Returns:
-        `exact_match` and `f1` in percent, and `total`, the number of questions in the file.
+        `exact_match` and `f1` in percent, and `total`, the number of questions.
 
     Raises:
-        UserError: there is no question, or one has no reference, which SQuAD 1.1 does not know.
+        UserError: there is no question, or one has no reference, which SQuAD 1.1 does not allow.
     """
     _check_some(data)
     matches = overlaps = 0.0
@@ -118,47 +118,50 @@ def score_v2(
     no_answer_probabilities: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Scores predictions as SQuAD 2.0 does.
+    """Computes the score of SQuAD 2.0.
 
-    The official script stops at a missing prediction; here it counts 0 at any threshold, as in SQuAD 1.1, and does so
-    for a question without an answer too.
+    The official script stops at a missing prediction. Here the question scores 0 at any threshold, as in SQuAD 1.1,
+    even if it is unanswerable.
 
     Args:
-        data: the questions; one without references has no answer.
+        data: the questions; one without references is unanswerable.
         predictions: the predicted text of each question id, "" for no answer; an unknown id is ignored.
-        no_answer_probabilities: for each question id of `predictions` a finite number that grows with the belief that
-            there is no answer; an unknown id is ignored.
-        threshold: a question whose number is larger counts as answered with "".
+        no_answer_probabilities: a finite number for each question id of `predictions`; the larger it is, the more
+            likely the question is unanswerable. An unknown id is ignored.
+        threshold: a question with a larger number is scored as if its prediction were "".
 
     Returns:
-        `exact` and `f1` in percent and `total`; the same three with `HasAns_` and `NoAns_` in front, over the questions
-        with and without an answer, where there are any; and with probabilities `best_exact`, `best_exact_thresh`,
-        `best_f1` and `best_f1_thresh`, found as the official script does.
+        `exact` and `f1` in percent and `total`; the same three with the prefix `HasAns_` over the answerable and with
+        `NoAns_` over the unanswerable questions, where there are any; and, with probabilities, `best_exact`,
+        `best_exact_thresh`, `best_f1` and `best_f1_thresh`, found as in the official script.
 
     Raises:
-        UserError: there is no question, the threshold is not a number, or a predicted question's probability is absent
-            or not finite.
+        UserError: there is no question, the threshold is not a number, or the probability of a predicted question is
+            missing or not finite.
     """
     _check_some(data)
     if math.isnan(threshold):
         raise UserError("The no-answer threshold is nan, expected a number.")
     exact = {question.id: _raw_score_v2(exact_match, question, predictions) for question in data.questions}
     overlap = {question.id: _raw_score_v2(_f1_v2, question, predictions) for question in data.questions}
-    doubts = dict.fromkeys(predictions, 0.0) if no_answer_probabilities is None else no_answer_probabilities
-    _check_probabilities(data, predictions, doubts)
-    final_exact = _apply_threshold(data, exact, doubts, threshold)
-    final_overlap = _apply_threshold(data, overlap, doubts, threshold)
+    has_probabilities = no_answer_probabilities is not None
+    if no_answer_probabilities is None:
+        no_answer_probabilities = dict.fromkeys(predictions, 0.0)
+    _check_probabilities(data, predictions, no_answer_probabilities)
+    final_exact = _apply_threshold(data, exact, no_answer_probabilities, threshold)
+    final_overlap = _apply_threshold(data, overlap, no_answer_probabilities, threshold)
     scores = _means("", final_exact, final_overlap, list(exact))
     scores |= _means("HasAns_", final_exact, final_overlap, [q.id for q in data.questions if q.answers])
     scores |= _means("NoAns_", final_exact, final_overlap, [q.id for q in data.questions if not q.answers])
-    if no_answer_probabilities is not None:
-        scores["best_exact"], scores["best_exact_thresh"] = _best_threshold(data, exact, predictions, doubts)
-        scores["best_f1"], scores["best_f1_thresh"] = _best_threshold(data, overlap, predictions, doubts)
+    if has_probabilities:
+        for name, raw in (("exact", exact), ("f1", overlap)):
+            best = _best_threshold(data, raw, predictions, no_answer_probabilities)
+            scores[f"best_{name}"], scores[f"best_{name}_thresh"] = best
     return scores
 
 
 def missing_predictions(data: SquadData, predictions: Mapping[str, str]) -> list[str]:
-    """Lists the questions that count 0 because nothing was predicted for them.
+    """Lists the questions that score 0 because they have no prediction.
 
     Args:
         data: the questions.
@@ -171,7 +174,7 @@ def missing_predictions(data: SquadData, predictions: Mapping[str, str]) -> list
 
 
 def read_predictions(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Reads a predictions file in the official form, one JSON object from question ids to texts.
+    """Reads a predictions file in the official format, a JSON object from question ids to texts.
 
     Args:
         path: a UTF-8 JSON file.
@@ -180,29 +183,29 @@ def read_predictions(path: str | os.PathLike[str]) -> dict[str, str]:
         The predictions, in the file's order.
 
     Raises:
-        UserError: the file cannot be read, is no JSON object, or holds something else than texts.
+        UserError: the file cannot be read, is not a JSON object, or has a value that is not a text.
     """
     return check_predictions(read_json(path), path)
 
 
 def check_predictions(content: Any, name: str | os.PathLike[str]) -> dict[str, str]:
-    """Checks that parsed JSON holds predictions in the official form.
+    """Checks that parsed JSON is predictions in the official format.
 
     Args:
-        content: what the file holds.
-        name: the file, for messages.
+        content: the parsed JSON.
+        name: the file's name, for messages.
 
     Returns:
-        The content.
+        The unchanged content.
 
     Raises:
-        UserError: it is no object from question ids to texts.
+        UserError: it is not an object from question ids to texts.
     """
     return _check_by_id(content, name, lambda value: isinstance(value, str), 'a text ("" for no answer)')
 
 
 def read_no_answer_probabilities(path: str | os.PathLike[str]) -> dict[str, float]:
-    """Reads a file of no-answer probabilities in the official form, one JSON object from question ids to numbers.
+    """Reads no-answer probabilities in the official format, a JSON object from question ids to numbers.
 
     Args:
         path: a UTF-8 JSON file.
@@ -211,7 +214,7 @@ def read_no_answer_probabilities(path: str | os.PathLike[str]) -> dict[str, floa
         The numbers, in the file's order.
 
     Raises:
-        UserError: the file cannot be read, is no JSON object, or holds something else than finite numbers.
+        UserError: the file cannot be read, is not a JSON object, or has a value that is not a finite number.
     """
     return _check_by_id(read_json(path), path, _is_finite, "a finite number")
 
@@ -228,36 +231,39 @@ def _f1_v2(prediction: str, truth: str) -> float:
 def _raw_score_v2(
     metric: Callable[[str, str], float], question: Question, predictions: Mapping[str, str]
 ) -> float | None:
-    """Scores one question before any threshold; None where nothing was predicted."""
+    """Scores one question before any threshold; None if it has no prediction."""
     if question.id not in predictions:
         return None
     truths = [answer.text for answer in question.answers if normalize_answer(answer.text)]
     return best_over_references(metric, predictions[question.id], truths or [NO_ANSWER])
 
 
-def _check_probabilities(data: SquadData, predictions: Mapping[str, str], doubts: Mapping[str, float]) -> None:
+def _check_probabilities(
+    data: SquadData, predictions: Mapping[str, str], no_answer_probabilities: Mapping[str, float]
+) -> None:
     for question in data.questions:
         if question.id not in predictions:
             continue
-        if question.id not in doubts:
+        if question.id not in no_answer_probabilities:
             raise UserError(f"{data.name}: question {question.id!r} has no no-answer probability, expected a number.")
-        if not _is_finite(doubts[question.id]):
+        value = no_answer_probabilities[question.id]
+        if not _is_finite(value):
             raise UserError(
-                f"{data.name}: the no-answer probability of question {question.id!r} is "
-                f"{quoted(doubts[question.id])}, expected a finite number."
+                f"{data.name}: the no-answer probability of question {question.id!r} is {quoted(value)}, "
+                "expected a finite number."
             )
 
 
 def _apply_threshold(
     data: SquadData,
     raw: Mapping[str, float | None],
-    doubts: Mapping[str, float],
+    no_answer_probabilities: Mapping[str, float],
     threshold: float,
 ) -> dict[str, float]:
     scores = {}
     for question in data.questions:
         score = raw[question.id]
-        if score is not None and doubts[question.id] > threshold:
+        if score is not None and no_answer_probabilities[question.id] > threshold:
             score = float(not question.answers)
         scores[question.id] = score or 0.0
     return scores
@@ -274,17 +280,20 @@ def _means(prefix: str, exact: Mapping[str, float], overlap: Mapping[str, float]
 
 
 def _best_threshold(
-    data: SquadData, raw: Mapping[str, float | None], predictions: Mapping[str, str], doubts: Mapping[str, float]
+    data: SquadData,
+    raw: Mapping[str, float | None],
+    predictions: Mapping[str, str],
+    no_answer_probabilities: Mapping[str, float],
 ) -> tuple[float, float]:
-    """Raises the threshold from "never answer" through each probability in turn and keeps the first best sum of scores.
+    """Raises the threshold from "never answer" past each probability in turn and keeps the first best sum of scores.
 
-    Two quirks are the official script's: equal probabilities enter one by one, in the order of the file they came in,
-    and an answer to a question without one costs a point even if nothing of it is left after normalisation.
+    Two peculiarities are those of the official script: equal probabilities are passed one at a time, in the order of
+    their file, and an answer to an unanswerable question costs a point even if normalization leaves no word of it.
     """
     answerable = {question.id: bool(question.answers) for question in data.questions}
     current: float = sum(not answerable[key] for key, score in raw.items() if score is not None)
     best, threshold = current, 0.0
-    for identifier in sorted(doubts, key=lambda key: doubts[key]):
+    for identifier in sorted(no_answer_probabilities, key=lambda key: no_answer_probabilities[key]):
         score = raw.get(identifier)
         if score is None:
             continue
@@ -293,12 +302,12 @@ def _best_threshold(
         elif predictions[identifier]:
             current -= 1
         if current > best:
-            best, threshold = current, float(doubts[identifier])
+            best, threshold = current, float(no_answer_probabilities[identifier])
     return 100.0 * best / len(raw), threshold
 
 
 def _is_finite(value: Any) -> bool:
-    # Real, not float: scores in memory may be NumPy's. The comparison is false for nan.
+    # Real, not float, because scores in memory may be NumPy numbers. The comparison is false for nan.
     return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 

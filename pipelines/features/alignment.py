@@ -1,7 +1,7 @@
 """Answers as spans of whole tokens, and a ledger of what that costs.
 
-A reader predicts whole tokens, so an answer whose borders lie inside tokens cannot be predicted exactly. The ledger
-says for how many questions that happens, for which, and what the metrics could still reach.
+A reader predicts whole tokens, so it cannot predict an answer exactly that starts or ends inside a token. The ledger
+counts these questions, lists them, and computes the best scores that a reader could still reach.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,11 +13,11 @@ from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import exact_match, f1
 from fabir_tf.pipelines.text.tokenizer import Tokens
 
-Kind = Literal["kept", "trimmed", "snapped", "dropped"]
-KINDS: tuple[Kind, ...] = ("kept", "trimmed", "snapped", "dropped")
+Kind = Literal["kept", "unanswerable", "trimmed", "snapped", "dropped"]
+KINDS: tuple[Kind, ...] = ("kept", "unanswerable", "trimmed", "snapped", "dropped")
 """From best to worst."""
 
-NO_ANSWER = "no_answer"
+MISSING_ANSWER = "no_answer"
 EMPTY_ANSWER = "empty_answer"
 OFFSET_DOES_NOT_FIT = "offset_does_not_fit"
 PASSAGE_TOO_LONG = "passage_too_long"
@@ -32,14 +32,19 @@ class Alignment(NamedTuple):
     Args:
         first: index of its first token; -1 if dropped.
         last: index of its last token, inclusive; -1 if dropped.
-        kind: "kept": both borders are token borders; "trimmed": so they are without the white space around the answer;
-            "snapped": a border lay inside a token, and the span was widened to whole tokens; "dropped": the answer is
-            blank or does not stand at its offset.
+        kind: "kept": start and end are token boundaries; "trimmed": they are without the white space around the answer;
+            "snapped": start or end lay inside a token, and the span was widened to whole tokens; "dropped": the answer
+            is blank or does not stand at its offset.
     """
 
     first: int
     last: int
     kind: Kind
+
+    @property
+    def length(self) -> int:
+        """The number of tokens."""
+        return self.last - self.first + 1
 
 
 DROPPED = Alignment(-1, -1, "dropped")
@@ -52,9 +57,9 @@ def align_answer(tokens: Tokens, passage: str, answer: Answer, *, elsewhere: boo
         tokens: the tokens of the passage.
         passage: the text in which the answer stands.
         answer: a text and its offset in code points.
-        elsewhere: whether any other place of the same text is as good as the offset, where the borders at the offset
-            lie inside tokens or nothing stands there. True suits scoring, which compares texts only; False suits
-            training, which learns the place.
+        elsewhere: whether another occurrence of the same text may be used where the text at the offset starts or ends
+            inside a token, or is missing. True suits scoring, which compares texts only; False suits training, which
+            learns the position.
 
     Returns:
         The span of tokens and how it came about.
@@ -85,8 +90,21 @@ def span_text(tokens: Tokens, passage: str, alignment: Alignment) -> str:
     return passage[tokens.starts[alignment.first] : tokens.ends[alignment.last]]
 
 
+def reachable_text(tokens: Tokens, passage: str, alignment: Alignment, max_answer: int) -> str:
+    """The text of an aligned answer, or its beginning where it is longer than a reader may predict.
+
+    Args:
+        tokens: the tokens of the passage.
+        passage: the text.
+        alignment: a span of its tokens, not a dropped one.
+        max_answer: most tokens of a predicted answer.
+    """
+    last = min(alignment.last, alignment.first + max_answer - 1)
+    return span_text(tokens, passage, alignment._replace(last=last))
+
+
 def reachable_score(spans: Iterable[str], question: Question) -> tuple[float, float]:
-    """Scores the best that a reader could predict, given the texts that it was told to be right.
+    """The best scores that a reader could reach by predicting one of some spans.
 
     Args:
         spans: texts of whole tokens.
@@ -105,14 +123,17 @@ def reachable_score(spans: Iterable[str], question: Question) -> tuple[float, fl
 
 
 class CoverageLedger:
-    """Accounts for every question of a data set: kept, trimmed, snapped or dropped, and why.
+    """Counts what became of every question of a dataset, and why.
 
     Args:
-        name: of the data set, for the summary.
+        name: the dataset's name, for the summary.
+        max_answer: most tokens of a predicted answer.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, max_answer: int):
         self.name = name
+        self.max_answer = max_answer
+        self._long_answers = 0
         self._counts: Counter[str] = Counter()
         self._answer_counts: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
@@ -129,6 +150,7 @@ class CoverageLedger:
         reason: str = "",
         detail: str = "",
         answer_kinds: Sequence[Kind] = (),
+        is_long: bool = False,
     ) -> None:
         """Enters one question.
 
@@ -136,16 +158,18 @@ class CoverageLedger:
             question: the question; only its id is kept.
             kind: what became of it.
             ceiling: exact match and F1 that remain reachable, each from 0.0 to 1.0; see `reachable_score`.
-            reason: a short key to group by, such as `PASSAGE_TOO_LONG`; needed unless the question is kept.
-            detail: the reason in words, such as "passage of 512 tokens is longer than 400".
+            reason: a short key to group by, such as `PASSAGE_TOO_LONG`; needed unless the question is kept or
+                unanswerable.
+            detail: the reason in words, such as "the passage has 512 tokens, expected at most 400".
             answer_kinds: what became of each of its answers, where that is counted too.
+            is_long: whether every answer has more than `max_answer` tokens.
 
         Raises:
             ValueError: the kind is unknown, a question that is not kept has no reason, or a dropped one a ceiling.
         """
         if kind not in KINDS:
             raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}.")
-        if kind != "kept" and not reason:
+        if kind not in ("kept", "unanswerable") and not reason:
             raise ValueError(f"reason is empty, expected why the question {question.id!r} is {kind}.")
         if kind == "dropped" and ceiling != (0.0, 0.0):
             raise ValueError(f"ceiling is {ceiling}, expected (0.0, 0.0) for the dropped question {question.id!r}.")
@@ -153,7 +177,8 @@ class CoverageLedger:
         self._answer_counts.update(answer_kinds)
         self._exact_match += ceiling[0]
         self._f1 += ceiling[1]
-        if kind == "kept":
+        self._long_answers += is_long
+        if kind in ("kept", "unanswerable"):
             return
         self._not_kept.append({"id": question.id, "kind": kind, "reason": reason, "detail": detail})
         if kind == "dropped":
@@ -165,12 +190,18 @@ class CoverageLedger:
         return self._counts.total()
 
     def summary(self) -> str:
-        """Tells a person the outcome in two or three lines, without a line break at the end."""
+        """Summarizes the outcome in a few lines, without a line break at the end."""
         counts = self._counts
+        unanswerable = f"{counts['unanswerable']:,} without an answer, " if counts["unanswerable"] else ""
         lines = [
-            f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {counts['trimmed']:,} trimmed, "
+            f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {unanswerable}{counts['trimmed']:,} trimmed, "
             f"{counts['snapped']:,} snapped to whole tokens, {counts['dropped']:,} dropped."
         ]
+        if self._long_answers:
+            lines.append(
+                f"{self._long_answers:,} answers have more than --max_answer={self.max_answer} tokens and cannot be "
+                "predicted whole."
+            )
         if self._reasons:
             reasons = (f"{reason.replace('_', ' ')} {count:,}" for reason, count in self._reasons.most_common())
             lines.append(f"Dropped: {', '.join(reasons)}.")
@@ -183,9 +214,10 @@ class CoverageLedger:
 
         Returns:
             `name`, `total`, `counts` by kind, `answers` (the same for single answers, all 0 where they were not
-            counted), `reasons` (how many questions were dropped for each), `ceiling_exact_match` and `ceiling_f1` in
-            percent of all questions (0.0 of none), and `not_kept`: `id`, `kind`, `reason`, `detail` of each question
-            that is not kept.
+            counted), `max_answer` and `long_answers` (how many questions only have answers of more tokens), `reasons`
+            (how many questions were dropped for each), `ceiling_exact_match` and `ceiling_f1` in percent of all
+            questions (0.0 of none), and `not_kept`: `id`, `kind`, `reason`, `detail` of each question that is trimmed,
+            snapped or dropped.
         """
         exact, overlap = self._ceilings()
         return {
@@ -193,6 +225,8 @@ class CoverageLedger:
             "total": self.total,
             "counts": {kind: self._counts[kind] for kind in KINDS},
             "answers": {kind: self._answer_counts[kind] for kind in KINDS},
+            "max_answer": self.max_answer,
+            "long_answers": self._long_answers,
             "reasons": dict(self._reasons.most_common()),
             "ceiling_exact_match": exact,
             "ceiling_f1": overlap,
@@ -204,42 +238,53 @@ class CoverageLedger:
         return 100.0 * self._exact_match / questions, 100.0 * self._f1 / questions
 
 
-def measure_coverage(data: SquadData, tokens: Sequence[Tokens]) -> CoverageLedger:
-    """Enters every question of a data set that is scored, not trained on.
+def measure_coverage(
+    data: SquadData, tokens: Iterable[Tokens], max_answer: int, null_head: bool = False
+) -> CoverageLedger:
+    """Counts every question of a dataset that is scored, not trained on.
 
     A question is as good as its best answer. Scoring compares texts only, so an answer counts as kept wherever in the
-    passage its text stands on whole tokens. A question without an answer is dropped: the ceiling is that of a reader
-    which always answers.
+    passage its text stands on whole tokens.
 
     Args:
         data: the questions.
         tokens: the tokens of each passage of the data, in the same order.
+        max_answer: most tokens of a predicted answer.
+        null_head: whether the reader can say that there is no answer. Where it cannot, a question without an answer is
+            dropped: the ceiling is that of a reader which always answers.
 
     Returns:
         A filled ledger, its single answers counted too.
     """
-    ledger = CoverageLedger(data.name)
+    ledger = CoverageLedger(data.name, max_answer)
+    tokens = list(tokens)
     for question in data.questions:
-        _enter(ledger, question, tokens[question.passage], data.passages[question.passage])
+        _enter(ledger, question, tokens[question.passage], data.passages[question.passage], null_head)
     return ledger
 
 
-def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str) -> None:
+def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str, null_head: bool) -> None:
+    if not question.answers and null_head:
+        ledger.add(question, "unanswerable", ceiling=(1.0, 1.0))
+        return
     aligned = [(align_answer(tokens, passage, answer, elsewhere=True), answer) for answer in question.answers]
     best, answer = min(aligned, key=lambda pair: KINDS.index(pair[0].kind), default=(DROPPED, None))
-    spans = [span_text(tokens, passage, alignment) for alignment, _ in aligned if alignment.kind != "dropped"]
+    found = [alignment for alignment, _ in aligned if alignment.kind != "dropped"]
     reason, detail = "", ""
     if answer is None:
-        reason, detail = NO_ANSWER, "the question has no answer"
+        reason, detail = MISSING_ANSWER, "the question has no answer"
     elif best.kind != "kept":
         reason, detail = explain(tokens, passage, answer, best)
     ledger.add(
         question,
         best.kind,
-        ceiling=reachable_score(spans, question),
+        ceiling=reachable_score(
+            (reachable_text(tokens, passage, alignment, ledger.max_answer) for alignment in found), question
+        ),
         reason=reason,
         detail=detail,
         answer_kinds=[alignment.kind for alignment, _ in aligned],
+        is_long=bool(found) and min(alignment.length for alignment in found) > ledger.max_answer,
     )
 
 
@@ -266,19 +311,19 @@ def explain(tokens: Tokens, passage: str, answer: Answer, alignment: Alignment) 
 def _align_at(tokens: Tokens, passage: str, text: str, start: int) -> Alignment:
     if start < 0 or not passage.startswith(text, start):
         return DROPPED
-    # Both ends of the text are no white space, so a token covers each of them.
+    # The text neither starts nor ends with white space, so a token covers each end.
     end = start + len(text)
     first = bisect_right(tokens.starts, start) - 1
     last = bisect_left(tokens.ends, end)
-    on_borders = tokens.starts[first] == start and tokens.ends[last] == end
-    return Alignment(first, last, "kept" if on_borders else "snapped")
+    on_boundaries = tokens.starts[first] == start and tokens.ends[last] == end
+    return Alignment(first, last, "kept" if on_boundaries else "snapped")
 
 
 def _best_elsewhere(tokens: Tokens, passage: str, text: str, here: Alignment) -> Alignment:
-    places = [_align_at(tokens, passage, text, start) for start in _occurrences(passage, text)]
+    found = [_align_at(tokens, passage, text, start) for start in _occurrences(passage, text)]
     if here.kind == "snapped":
-        places = [here, *places]
-    return min(places, key=lambda place: KINDS.index(place.kind), default=here)
+        found = [here, *found]
+    return min(found, key=lambda alignment: KINDS.index(alignment.kind), default=here)
 
 
 def _occurrences(passage: str, text: str) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Encoded data as batches of NumPy arrays of few shapes, for backends that compile a model anew for every shape."""
+"""Features as batches of NumPy arrays in few shapes, for backends that compile a model for every shape."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,59 +7,66 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fabir_tf.pipelines.features.features import PASSAGE_INDEX, Features
+from fabir_tf.pipelines.features.features import PASSAGE_INDEX, SHARED_TEXT, Features, Segments
 
 # Batches that are made while others are computed.
 AHEAD = 4
-# Lengths are rounded up to these, so that SQuAD's passages of at most 400 tokens have 11 of them.
+# Lengths are rounded up to multiples of these; SQuAD's passages of at most 400 tokens then have 11 lengths.
 FINE, COARSE, LONG = 32, 64, 256
 # Numbers of texts are multiples of this.
 ROWS = 16
-# Shapes of all batches together: to compile FABIR's training step for one takes as long as 2,000 steps (H100).
+# Shapes of all batches together: compiling FABIR's training step for one takes as long as 2,000 steps (H100).
 SHAPES = 6
 
 
 class Shape(NamedTuple):
-    """What a batch is padded to: numbers of texts, and of their tokens."""
+    """What a batch is padded to.
 
-    passages: int
-    passage_tokens: int
-    questions: int
-    question_tokens: int
+    Attributes:
+        examples: the number of examples.
+        shared: the number of distinct passage windows; 0 where no text is shared.
+        lengths: tokens of each text, in the order of `Features.segments`, the shared one first.
+    """
+
+    examples: int
+    shared: int
+    lengths: tuple[int, ...]
 
     def around(self, other: "Shape") -> "Shape":
-        """The smallest that both fit into."""
-        return Shape(*map(max, self, other))
+        """The smallest shape that both fit into."""
+        lengths = tuple(map(max, self.lengths, other.lengths))
+        return Shape(max(self.examples, other.examples), max(self.shared, other.shared), lengths)
 
     @property
     def work(self) -> int:
-        """About as much as a step costs: what FABIR does before the texts meet is a quarter of what it does after."""
-        return self.passage_tokens * (self.passages + 3 * self.questions) + self.questions * self.question_tokens
+        """Roughly the cost of a step: FABIR does a quarter of its work on a passage before it meets a question."""
+        first, *others = self.lengths
+        return first * (self.shared + 3 * self.examples) + self.examples * sum(others)
 
 
 def array_batches(
-    rows: Features,
+    features: Features,
     batches: Iterable[np.ndarray],
     targets: Mapping[str, np.ndarray] | None = None,
     like: Iterable[np.ndarray] = (),
 ) -> Iterator[tuple]:
-    """Batches as `fabir_tf.pipelines.features.tensor_batches.make_batches` has them, padded further to sizes of which there are few.
+    """The batches of `tensor_batches.make_batches`, padded further so that they have few shapes.
 
-    Examples that are added have no token, neither in the passage nor in the question, and targets of 0.
+    Examples that only fill a batch up have no token in any text, and targets of 0.
 
     Args:
-        rows, batches, targets: as for `make_batches`.
-        like: batches such as those to come, which are padded to the `bucket_shapes` of these; what fits into none of them
-            has its own rounding.
+        features, batches, targets: as for `make_batches`.
+        like: typical batches; batches are padded to the `bucket_shapes` of these. A batch that fits into none of them
+            is rounded by itself.
 
     Yields:
         (inputs,), or (inputs, targets): dictionaries of arrays.
     """
-    shapes = bucket_shapes(shape_of(rows, batch) for batch in like)
+    shapes = bucket_shapes(shape_of(features, batch) for batch in like)
     with ThreadPoolExecutor(1) as pool:
         ahead = deque()
         for batch in batches:
-            ahead.append(pool.submit(_make, rows, batch, targets, shapes))
+            ahead.append(pool.submit(_make, features, batch, targets, shapes))
             if len(ahead) > AHEAD:
                 yield ahead.popleft().result()
         while ahead:
@@ -67,13 +74,13 @@ def array_batches(
 
 
 def bucket_shapes(shapes: Iterable[Shape], most: int = SHAPES) -> list[Shape]:
-    """Shapes that all of the given ones fit into, chosen for little to be computed in vain.
+    """Few shapes that all given ones fit into, with little wasted work.
 
-    Of all pairs, that is put together which adds the least work, until no more than `most` shapes are left.
+    The pair of shapes whose union adds the least work is merged, until at most `most` shapes are left.
 
     Args:
-        shapes: of each batch.
-        most: shapes that are kept.
+        shapes: the shape of each batch.
+        most: the number of shapes to keep.
 
     Returns:
         The shapes, those with the least work first.
@@ -87,21 +94,21 @@ def bucket_shapes(shapes: Iterable[Shape], most: int = SHAPES) -> list[Shape]:
                 one,
                 other,
             )
-            for place, one in enumerate(known)
-            for other in known[:place]
+            for number, one in enumerate(known)
+            for other in known[:number]
         )
         count = left.pop(one) + left.pop(other)
         left[one.around(other)] += count
     return sorted(left, key=lambda shape: shape.work)
 
 
-def shape_of(rows: Features, batch: np.ndarray) -> Shape:
-    """What a batch is padded to when it does not have to be like others."""
+def shape_of(features: Features, batch: np.ndarray) -> Shape:
+    """The shape of a batch that is padded by itself."""
+    shared = features.segments.get(SHARED_TEXT)
     return Shape(
-        rounded_rows(len(_stretches(rows, batch)[0])),
-        rounded(int(rows.passage_lengths[batch].max())),
         rounded_rows(len(batch)),
-        rounded(int(rows.question_lengths[batch].max())),
+        rounded_rows(len(_distinct(shared, batch)[0])) if shared else 0,
+        tuple(rounded(int(segment.lengths[batch].max())) for segment in features.segments.values()),
     )
 
 
@@ -116,40 +123,44 @@ def rounded_rows(count: int) -> int:
     return -(-count // ROWS) * ROWS
 
 
-def _make(rows: Features, batch: np.ndarray, targets: Mapping[str, np.ndarray] | None, shapes: list[Shape]) -> tuple:
-    own = shape_of(rows, batch)
+def _make(
+    features: Features, batch: np.ndarray, targets: Mapping[str, np.ndarray] | None, shapes: list[Shape]
+) -> tuple:
+    own = shape_of(features, batch)
     shape = next((shape for shape in shapes if shape.around(own) == shape), own)
-    stretches, passage_rows = _stretches(rows, batch)
-    passage = _types(rows, *stretches.T, shape.passages, shape.passage_tokens)
-    questions = rows.question_starts[batch], rows.question_lengths[batch]
-    question = _types(rows, *questions, shape.questions, shape.question_tokens)
-    types, places = np.unique(np.concatenate([passage, question], axis=None), return_inverse=True)
-    places = places.astype(np.int32).reshape(-1)
+    inputs, padded = {}, {}
+    for (text, segment), length in zip(features.segments.items(), shape.lengths, strict=True):
+        rows, starts, lengths = shape.examples, segment.starts[batch], segment.lengths[batch]
+        if text == SHARED_TEXT:
+            distinct, index = _distinct(segment, batch)
+            rows, (starts, lengths) = shape.shared, distinct.T
+            inputs[PASSAGE_INDEX] = _with_rows(index.reshape(-1).astype(np.int32), shape.examples)
+        padded[text] = _padded(features.tokens, starts, lengths, rows, length)
+    unique, index = np.unique(np.concatenate(list(padded.values()), axis=None), return_inverse=True)
+    index = index.astype(np.int32).reshape(-1)
     # As many as there are tokens, so that their number is not one more size to compile for.
-    types = _with_rows(types, len(places))
-    inputs = {
-        PASSAGE_INDEX: _with_rows(passage_rows.reshape(-1).astype(np.int32), shape.questions),
-        "passage_token_index": places[: passage.size].reshape(passage.shape),
-        "question_token_index": places[passage.size :].reshape(question.shape),
-        "unique_words": rows.unique_words[types],
-        "unique_characters": rows.unique_characters[types],
-    }
+    unique = _with_rows(unique, len(index))
+    begin = 0
+    for text, tokens in padded.items():
+        inputs[f"{text}_token_index"] = index[begin : begin + tokens.size].reshape(tokens.shape)
+        begin += tokens.size
+    inputs |= {f"unique_{part}": values[unique] for part, values in features.unique.items()}
     if targets is None:
         return (inputs,)
-    return inputs, {name: _with_rows(array[batch], shape.questions) for name, array in targets.items()}
+    return inputs, {name: _with_rows(array[batch], shape.examples) for name, array in targets.items()}
 
 
-def _stretches(rows: Features, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Start and length of each passage of a batch, and the place of every question's passage among these."""
-    stretches = np.stack([rows.passage_starts[batch], rows.passage_lengths[batch]], axis=1)
-    return np.unique(stretches, axis=0, return_inverse=True)
+def _distinct(segment: Segments, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Start and length of each distinct segment of a batch, and the index of every example's segment among these."""
+    segments = np.stack([segment.starts[batch], segment.lengths[batch]], axis=1)
+    return np.unique(segments, axis=0, return_inverse=True)
 
 
-def _types(rows: Features, starts: np.ndarray, lengths: np.ndarray, count: int, width: int) -> np.ndarray:
-    types = np.zeros((count, width), np.int32)
+def _padded(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: int, width: int) -> np.ndarray:
+    padded = np.zeros((rows, width), np.int32)
     for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        types[row, :length] = rows.tokens[start : start + length]
-    return types
+        padded[row, :length] = tokens[start : start + length]
+    return padded
 
 
 def _with_rows(values: np.ndarray, count: int) -> np.ndarray:

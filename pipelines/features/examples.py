@@ -1,24 +1,26 @@
-"""Which questions are trained on, with which tokens as their answer, and what became of the rest."""
+"""Which questions are trained on, with which tokens as their answer, and why the others are not."""
 
 import dataclasses
 
 import numpy as np
 
+from fabir_tf.pipelines.datasets.squad import Question
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import (
-    NO_ANSWER,
+    MISSING_ANSWER,
     PASSAGE_TOO_LONG,
     QUESTION_TOO_LONG,
     CoverageLedger,
     align_answer,
     explain,
     reachable_score,
-    span_text,
+    reachable_text,
 )
-from fabir_tf.pipelines.features.features import Examples
+from fabir_tf.pipelines.features.features import NO_ANSWER, Examples
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.pipelines.text.tokenizer import Tokens
 
-# Of the places of the windows, which belong to the data and not to a run.
+# Seed of the window positions, which belong to the data and not to a run.
 _SEED = 0
 
 
@@ -27,17 +29,17 @@ class TrainingExamples:
     """The questions that are trained on.
 
     Attributes:
-        rows: what the model reads.
-        firsts, lasts: int64 `(rows,)`, first and last token of each answer.
+        examples: what the model reads.
+        spans: int64 `(examples, 2)`, first and last token of each answer, counted from the window's first token;
+            `NO_ANSWER` for both where the passage holds no answer.
     """
 
-    rows: Examples
-    firsts: np.ndarray
-    lasts: np.ndarray
+    examples: Examples
+    spans: np.ndarray
 
 
 def training_examples(
-    tokenized: TokenizedDataset, max_passage: int, max_question: int
+    tokenized: TokenizedDataset, max_passage: int, max_question: int, max_answer: int, null_head: bool = False
 ) -> tuple[TrainingExamples, CoverageLedger]:
     """Aligns the first answer of every question that is short enough.
 
@@ -45,9 +47,11 @@ def training_examples(
         tokenized: the training set.
         max_passage: most tokens of a passage.
         max_question: most tokens of a question.
+        max_answer: most tokens of a predicted answer; longer answers are trained on, and counted.
+        null_head: whether questions without an answer are trained on, too.
 
     Returns:
-        The examples and the account of every question.
+        The examples, and the ledger with every question.
 
     Raises:
         UserError: no question is left.
@@ -55,20 +59,24 @@ def training_examples(
     Reference: FABIR's training set, passages of at most 400 and questions of at most 60 tokens.
     """
     data = tokenized.data
-    ledger = CoverageLedger(data.name)
+    ledger = CoverageLedger(data.name, max_answer)
     kept = []
-    passage_tokens = {}
+    passage_tokens: dict[int, Tokens] = {}
     for number, question in enumerate(data.questions):
         passage_length = int(tokenized.passage_lengths[question.passage])
         question_length = int(tokenized.question_lengths[number])
-        if not question.answers:
-            ledger.add(question, "dropped", reason=NO_ANSWER, detail="the question has no answer")
+        if not question.answers and not null_head:
+            ledger.add(question, "dropped", reason=MISSING_ANSWER, detail="the question has no answer")
         elif passage_length > max_passage:
-            detail = f"passage of {passage_length} tokens is longer than {max_passage}"
+            detail = f"the passage has {passage_length} tokens, expected at most {max_passage}"
             ledger.add(question, "dropped", reason=PASSAGE_TOO_LONG, detail=detail)
         elif not 0 < question_length <= max_question:
-            detail = f"question of {question_length} tokens, expected 1 to {max_question}"
+            detail = f"the question has {question_length} tokens, expected 1 to {max_question}"
             ledger.add(question, "dropped", reason=QUESTION_TOO_LONG, detail=detail)
+        elif not question.answers:
+            ledger.add(question, "unanswerable", ceiling=(1.0, 1.0))
+            if passage_length:
+                kept.append((number, passage_length, NO_ANSWER, NO_ANSWER))
         else:
             if question.passage not in passage_tokens:
                 passage_tokens = {question.passage: tokenized.texts.tokens_of(question.passage)}
@@ -78,36 +86,45 @@ def training_examples(
     if not kept:
         raise UserError(f"{data.name}: no question is left to train on. {ledger.summary()}")
     questions, lengths, firsts, lasts = np.array(kept, np.int64).T
-    return TrainingExamples(Examples(questions, np.zeros_like(questions), lengths), firsts, lasts), ledger
+    examples = Examples(questions, np.zeros_like(questions), lengths)
+    return TrainingExamples(examples, np.stack([firsts, lasts], axis=1)), ledger
 
 
-def in_windows(examples: TrainingExamples, longest: int) -> TrainingExamples:
-    """Cuts passages down to a window of tokens that holds the answer, somewhere.
+def in_windows(training: TrainingExamples, sizes: np.ndarray) -> TrainingExamples:
+    """Cuts passages down to a window of tokens that contains the answer at a random position.
 
     Args:
-        examples: whole passages.
-        longest: tokens of a window; a longer answer is a window of its own.
+        training: whole passages.
+        sizes: int64 `(examples,)`, most tokens of each window; a longer answer makes its window longer.
 
     Returns:
-        The examples, the answers counted from the first token of their window. The same windows at every call.
+        The examples, with answers counted from the first token of their window. Every call cuts the same windows.
     """
-    rows = examples.rows
-    lengths = np.minimum(rows.lengths, np.maximum(longest, examples.lasts - examples.firsts + 1))
-    lowest = np.maximum(0, examples.lasts - lengths + 1)
-    highest = np.minimum(examples.firsts, rows.lengths - lengths)
+    examples, (firsts, lasts) = training.examples, training.spans.T
+    answered = firsts != NO_ANSWER
+    lengths = np.minimum(examples.lengths, np.maximum(sizes, np.where(answered, lasts - firsts + 1, 1)))
+    lowest = np.where(answered, np.maximum(0, lasts - lengths + 1), 0)
+    highest = examples.lengths - lengths
+    highest = np.where(answered, np.minimum(firsts, highest), highest)
     offsets = np.random.default_rng(_SEED).integers(lowest, highest, endpoint=True)
-    return TrainingExamples(
-        Examples(rows.questions, rows.offsets + offsets, lengths), examples.firsts - offsets, examples.lasts - offsets
-    )
+    moved = np.where(answered[:, None], training.spans - offsets[:, None], NO_ANSWER)
+    return TrainingExamples(Examples(examples.questions, examples.offsets + offsets, lengths), moved)
 
 
-def _enter(ledger: CoverageLedger, question, tokens, passage: str) -> tuple[int, int] | None:
+def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str) -> tuple[int, int] | None:
     answer = question.answers[0]
     alignment = align_answer(tokens, passage, answer)
     reason, detail = ("", "") if alignment.kind == "kept" else explain(tokens, passage, answer, alignment)
     if alignment.kind == "dropped":
         ledger.add(question, "dropped", reason=reason, detail=detail)
         return None
-    ceiling = reachable_score([span_text(tokens, passage, alignment)], question)
-    ledger.add(question, alignment.kind, ceiling=ceiling, reason=reason, detail=detail)
+    reachable = reachable_text(tokens, passage, alignment, ledger.max_answer)
+    ledger.add(
+        question,
+        alignment.kind,
+        ceiling=reachable_score([reachable], question),
+        reason=reason,
+        detail=detail,
+        is_long=alignment.length > ledger.max_answer,
+    )
     return alignment.first, alignment.last

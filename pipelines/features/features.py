@@ -1,73 +1,110 @@
-"""What a model reads, row by row: a question and a stretch of its passage."""
+"""What batches are made of: examples to read, and the arrays that a text processor makes of them."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from fabir_tf.pipelines.text.tokenized import EncodedData
-
-# First of the inputs in the alphabet: Keras weighs a batch's loss by the length of the first one.
 PASSAGE_INDEX = "passage_index"
-"""Input of a batch: the place of each question's passage among the batch's passages."""
+"""Input of a batch: the index, among the batch's passages, of each example's passage."""
+
+SHARED_TEXT = "passage"
+"""The text that several examples of a batch may share; it is read once for all of them."""
+
+NO_ANSWER = -1
+"""Stands for the answer's first and last token where the passage holds no answer."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Questions, and the stretches of their passages.
+    """Questions, each with the window of its passage that is read.
 
     Attributes:
-        questions: int64 `(rows,)`, the question's number in the dataset.
-        offsets: int64 `(rows,)`, the first token read of the passage.
-        lengths: int64 `(rows,)`, the number of tokens read.
+        questions: int64 `(examples,)`, the question's number in the dataset.
+        offsets: int64 `(examples,)`, the first passage token of the window.
+        lengths: int64 `(examples,)`, the number of passage tokens in the window.
     """
 
     questions: np.ndarray
     offsets: np.ndarray
     lengths: np.ndarray
 
+    def select(self, chosen: np.ndarray) -> "Examples":
+        """Some of the examples, chosen by a boolean array or by indices."""
+        return Examples(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """Where each example's part of a text lies among all tokens, int64 `(examples,)` each."""
+
+    starts: np.ndarray
+    lengths: np.ndarray
+
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Examples with all that batches are made of, as plain arrays.
+    """Examples as plain arrays: segments of one long row of tokens, and the values of each unique token.
+
+    A model reads `{text}_{part}` for every text of `segments` and every part of `unique`, for example
+    `passage_words`: the values of that part for the tokens of that segment, padded with row 0.
 
     Attributes:
-        tokens: int32 `(tokens,)`, the types of the tokens of all texts.
-        unique_words: int32 `(types + 1,)`, the word id of each type; type 0 is padding.
-        unique_characters: int32 `(types + 1, width)`, its character ids.
-        passage_starts, passage_lengths: int64 `(rows,)`, where each row's stretch of a passage lies among the tokens.
-        question_starts, question_lengths: int64 `(rows,)`, where its question lies.
+        tokens: int32 `(tokens,)`, the unique token of every token of all texts; 0 is padding. Never empty:
+            without a single token it holds one of padding.
+        unique: arrays `(unique tokens + 1, ...)` by part, such as word ids; row 0 is padding.
+        segments: by text, such as passage and question.
+        passages: int64 `(examples,)`, the number of each example's passage.
+        passage_lengths: int64 `(examples,)`, passage tokens that the example reads.
+        logit_offsets: int64 `(examples,)`, the column of the model's logits where the passage begins.
     """
 
     tokens: np.ndarray
-    unique_words: np.ndarray
-    unique_characters: np.ndarray
-    passage_starts: np.ndarray
+    unique: dict[str, np.ndarray]
+    segments: dict[str, Segments]
+    passages: np.ndarray
     passage_lengths: np.ndarray
-    question_starts: np.ndarray
-    question_lengths: np.ndarray
+    logit_offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    @property
+    def longest(self) -> np.ndarray:
+        """The longest segment of each example, int64 `(examples,)`."""
+        return np.max([segment.lengths for segment in self.segments.values()], axis=0)
+
+    @property
+    def tables(self) -> dict[str, np.ndarray]:
+        """The arrays that batches are cut from: `tokens`, `unique_{part}`, `{text}_starts` and `{text}_lengths`."""
+        tables = {"tokens": self.tokens} | {f"unique_{part}": values for part, values in self.unique.items()}
+        for text, segment in self.segments.items():
+            tables |= {f"{text}_starts": segment.starts, f"{text}_lengths": segment.lengths}
+        return tables
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by name; `from_arrays` is the inverse."""
+        others = ("passages", "passage_lengths", "logit_offsets")
+        return {f"table_{name}": array for name, array in self.tables.items()} | {
+            name: getattr(self, name) for name in others
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Features":
+        """Makes features of the arrays that `to_arrays` returned.
+
+        Raises:
+            KeyError: an array is missing.
+        """
+        arrays = dict(arrays)
+        tables = {name.removeprefix("table_"): arrays.pop(name) for name in list(arrays) if name.startswith("table_")}
+        unique = {name.removeprefix("unique_"): part for name, part in tables.items() if name.startswith("unique_")}
+        segments = {text: Segments(tables[f"{text}_starts"], tables[f"{text}_lengths"]) for text in text_names(tables)}
+        others = ("passages", "passage_lengths", "logit_offsets")
+        return cls(tables["tokens"], unique, segments, *(arrays[name] for name in others))
 
 
-def make_features(encoded: EncodedData, rows: Examples, max_question: int | None = None) -> Features:
-    """Finds rows among a dataset's tokens.
-
-    Args:
-        encoded: the tokens and their ids.
-        rows: what is read.
-        max_question: tokens of a question that are read; None reads all.
-
-    Returns:
-        The rows.
-    """
-    tokenized, texts = encoded.tokenized, encoded.tokenized.texts
-    passages = tokenized.question_passages[rows.questions]
-    questions = len(tokenized.data.passages) + rows.questions
-    question_lengths = texts.lengths[questions]
-    return Features(
-        texts.tokens,
-        encoded.unique_words,
-        encoded.unique_characters,
-        texts.splits[passages] + rows.offsets,
-        rows.lengths,
-        texts.splits[questions],
-        question_lengths if max_question is None else np.minimum(question_lengths, max_question),
-    )
+def text_names(tables: Mapping) -> list[str]:
+    """The texts of `Features.tables`, or of the same tables in a graph, the shared one first."""
+    names = [name.removesuffix("_starts") for name in tables if name.endswith("_starts")]
+    return sorted(names, key=lambda name: (name != SHARED_TEXT, name))

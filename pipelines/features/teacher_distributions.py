@@ -1,4 +1,4 @@
-"""What a teacher takes for the first and last token of each answer: the likeliest tokens with their probabilities."""
+"""A teacher's start and end distributions of many questions: the likeliest tokens with their probabilities."""
 
 import dataclasses
 import os
@@ -10,50 +10,62 @@ import numpy as np
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import atomic_write, read_arrays
 
-PLACES = 8
+KEPT = 8
 """Tokens kept of each distribution."""
+
+FORMAT = 2
+_EXPECTED = "a file of fabir-teach"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TeacherDistributions:
-    """A teacher's soft_labels of many questions.
+    """A teacher's start and end distributions.
 
     Attributes:
-        ids: the questions' own names.
+        ids: the questions' ids.
         lengths: int32 `(questions,)`, tokens of each question's passage.
-        places: int32 `(questions, 2, PLACES)`, the likeliest first tokens, and the likeliest last ones.
-        probabilities: float32 `(questions, 2, PLACES)`; they sum to 1 for each border.
-        source: where they come from, for messages.
+        indices: int32 `(questions, 2, KEPT)`, the likeliest start tokens, and the likeliest end tokens.
+        probabilities: float32 `(questions, 2, KEPT)`, their probabilities.
+        null_probabilities: float32 `(questions, 2)`, the probability that there is no start, and no end; 0 from a
+            teacher without a null head. With those of the kept tokens they sum to 1.
+        source: where the distributions come from, for messages.
     """
 
     ids: tuple[str, ...]
     lengths: np.ndarray
-    places: np.ndarray
+    indices: np.ndarray
     probabilities: np.ndarray
+    null_probabilities: np.ndarray
     source: str = "the teacher"
 
     @classmethod
-    def collect(cls, soft_labels: Iterable[tuple[str, np.ndarray, np.ndarray]]) -> "TeacherDistributions":
-        """Keeps the likeliest tokens.
+    def collect(cls, distributions: Iterable[tuple[str, np.ndarray]]) -> "TeacherDistributions":
+        """Keeps the likeliest tokens of each distribution.
 
         Args:
-            soft_labels: of each question its id, and the probabilities of every passage token to be the first and the last
-                of the answer, float `(passage,)` each.
+            distributions: for each question its id, and float `(2, passage + 1)`: the probabilities of every passage
+                token to be the start and the end of the answer, the last column that of "no answer".
         """
-        ids, lengths, places, probabilities = [], [], [], []
-        for identifier, start, end in soft_labels:
+        ids, lengths, indices, probabilities, nulls = [], [], [], [], []
+        for identifier, both in distributions:
+            tokens, null = both[:, :-1], both[:, -1]
+            best = np.argsort(-tokens, axis=1, kind="stable")[:, :KEPT]
+            kept = np.take_along_axis(tokens, best, axis=1)
+            missing = ((0, 0), (0, KEPT - best.shape[1]))
             ids.append(identifier)
-            lengths.append(len(start))
-            best = [np.argsort(-border, kind="stable")[:PLACES] for border in (start, end)]
-            places.append([_filled(chosen) for chosen in best])
-            probabilities.append([_filled(border[chosen]) for border, chosen in zip((start, end), best, strict=True)])
-        shape = (-1, 2, PLACES)
-        kept = np.array(probabilities, np.float32).reshape(shape)
+            lengths.append(tokens.shape[1])
+            indices.append(np.pad(best, missing))
+            probabilities.append(np.pad(kept, missing))
+            nulls.append(null)
+        kept = np.array(probabilities, np.float32).reshape(-1, 2, KEPT)
+        null = np.array(nulls, np.float32).reshape(-1, 2)
+        total = np.maximum(kept.sum(axis=-1) + null, np.finfo(np.float32).tiny)
         return cls(
             tuple(ids),
             np.array(lengths, np.int32),
-            np.array(places, np.int32).reshape(shape),
-            kept / np.maximum(kept.sum(axis=-1, keepdims=True), np.finfo(np.float32).tiny),
+            np.array(indices, np.int32).reshape(-1, 2, KEPT),
+            kept / total[..., None],
+            null / total,
         )
 
     def save(self, path: str | os.PathLike) -> None:
@@ -69,10 +81,12 @@ class TeacherDistributions:
         with atomic_write(path) as file:
             np.savez_compressed(
                 file,
+                format=np.array(FORMAT),
                 ids=names,
                 lengths=self.lengths,
-                places=self.places.astype(np.uint16),
+                indices=self.indices.astype(np.uint16),
                 probabilities=self.probabilities.astype(np.float16),
+                null_probabilities=self.null_probabilities.astype(np.float16),
             )
 
     @classmethod
@@ -83,69 +97,95 @@ class TeacherDistributions:
             path: the file.
 
         Raises:
-            UserError: it is missing, damaged or of another kind.
+            UserError: it is missing, damaged, of another kind, or of version 0.1.
         """
         path = Path(path).expanduser()
         try:
-            arrays = read_arrays(path)
-            ids = tuple(arrays["ids"].tobytes().decode().split("\n")) if arrays["ids"].size else ()
-            lengths, places, probabilities = (arrays[name] for name in ("lengths", "places", "probabilities"))
-            if {len(ids)} != {len(part) for part in (lengths, places, probabilities)}:
-                raise ValueError("its arrays are of different lengths")
-            if places.shape != probabilities.shape or places.shape[1:] != (2, PLACES):
-                raise ValueError(f"its places are of shape {places.shape}")
+            return cls._of_arrays(path, read_arrays(path))
         except FileNotFoundError:
-            raise UserError(f"{path}: no such file, expected a teacher's borders (fabir-teach)") from None
+            raise UserError(f"{path}: no such file, expected {_EXPECTED}") from None
         except IsADirectoryError:
-            raise UserError(f"{path}: found a folder, expected a file of a teacher's borders (fabir-teach)") from None
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"{path}: found a damaged file ({error}), expected a teacher's borders") from None
-        kept = (lengths.astype(np.int32), places.astype(np.int32), probabilities.astype(np.float32))
-        return cls(ids, *kept, source=str(path))
+            raise UserError(f"{path}: found a folder, expected {_EXPECTED}") from None
+        except (OSError, KeyError) as error:
+            raise UserError(f"{path}: found a damaged file ({error}), expected {_EXPECTED}") from None
+        except UserError:
+            raise
+        except ValueError as error:
+            raise UserError(f"{path}: found a damaged file ({error}), expected {_EXPECTED}") from None
 
-    def of(self, ids: Sequence[str], lengths: np.ndarray) -> np.ndarray:
-        """The soft_labels of given questions, as `fabir_tf.training.losses.StartEndLoss` takes it.
+    @classmethod
+    def _of_arrays(cls, path: Path, arrays: dict[str, np.ndarray]) -> "TeacherDistributions":
+        if "places" in arrays:
+            raise UserError(
+                f"{path}: found a teacher file of version 0.1, which this version does not read: make it "
+                "again with fabir-teach"
+            )
+        if int(arrays["format"]) != FORMAT:
+            raise UserError(f"{path}: found format {int(arrays['format'])}, expected {FORMAT}")
+        ids = tuple(arrays["ids"].tobytes().decode().split("\n")) if arrays["ids"].size else ()
+        names = ("lengths", "indices", "probabilities", "null_probabilities")
+        lengths, indices, probabilities, nulls = (arrays[name] for name in names)
+        if {len(ids)} != {len(part) for part in (lengths, indices, probabilities, nulls)}:
+            raise ValueError("its arrays are of different lengths")
+        if indices.shape != probabilities.shape or indices.shape[1:] != (2, KEPT) or nulls.shape[1:] != (2,):
+            raise ValueError(f"its indices are of shape {indices.shape}")
+        kept = (lengths.astype(np.int32), indices.astype(np.int32), probabilities.astype(np.float32))
+        return cls(ids, *kept, nulls.astype(np.float32), source=str(path))
+
+    def soft_labels(self, ids: Sequence[str], lengths: np.ndarray) -> np.ndarray:
+        """The soft labels of given questions, as `fabir_tf.training.losses.StartEndLoss` takes them.
 
         Args:
             ids: the questions.
             lengths: int `(questions,)`, tokens of each question's passage.
 
         Returns:
-            Float32 `(questions, 2, 2 * PLACES)`: places, then probabilities; nothing but zeros for a question that the
-            teacher has no soft_labels of.
+            Float32 `(questions, 2, 2 * KEPT + 1)`: token indices, their probabilities, and that of "no answer"; all zeros
+            for a question that the teacher does not know.
 
         Raises:
-            UserError: the teacher has an soft_labels of none, or read a passage as another number of tokens.
+            UserError: the teacher knows none of the questions, or read a passage as another number of tokens.
         """
         rows = {identifier: row for row, identifier in enumerate(self.ids)}
         found = np.array([rows.get(identifier, -1) for identifier in ids], np.int64)
         if not (found >= 0).any():
-            raise UserError(f"{self.source}: found borders for none of the questions that are trained on")
+            raise UserError(f"{self.source}: found none of the questions that are trained on")
         other = np.flatnonzero((found >= 0) & (self.lengths[found] != lengths))
         if len(other):
             expected = f"{lengths[other[0]]} tokens, as in the data"
-            told = f"question {ids[other[0]]!r} with a passage of {self.lengths[found[other[0]]]} tokens"
-            raise UserError(f"{self.source}: found {told}, expected {expected}")
-        soft_labels = np.concatenate([self.places, self.probabilities], axis=-1, dtype=np.float32)[found]
-        soft_labels[found < 0] = 0.0
-        return soft_labels
+            question = f"question {ids[other[0]]!r} with a passage of {self.lengths[found[other[0]]]} tokens"
+            raise UserError(f"{self.source}: found {question}, expected {expected}")
+        parts = (self.indices, self.probabilities, self.null_probabilities[..., None])
+        labels = np.concatenate(parts, axis=-1, dtype=np.float32)[found]
+        labels[found < 0] = 0.0
+        return labels
 
 
 def mean_soft_labels(soft_labels: Sequence[np.ndarray]) -> np.ndarray:
-    """What several teachers think of the same questions: of each, the mean of those that have an soft_labels of it.
+    """The mean of several teachers' soft labels; for each question, of those teachers that know it.
 
     Args:
-        soft_labels: float32 `(questions, 2, 2 * PLACES)` of each teacher, from `TeacherDistributions.of`.
+        soft_labels: float32 `(questions, 2, 2 * KEPT + 1)` of each teacher, from `TeacherDistributions.soft_labels`.
 
     Returns:
-        Float32 `(questions, 2, 2 * PLACES * teachers)`: the places of all, then their probabilities; a place may come
-        several times. Nothing but zeros for a question that no teacher has an soft_labels of.
+        Float32 `(questions, 2, 2 * KEPT * teachers + 1)`: the indices of all teachers, then their probabilities, then
+        that of "no answer"; an index may occur several times. All zeros for a question that no teacher knows.
     """
-    places, probabilities = zip(*(np.split(soft_labels, 2, axis=-1) for soft_labels in soft_labels), strict=True)
-    heard = sum(part.any(axis=-1, keepdims=True).astype(np.float32) for part in probabilities)
-    weighted = [part / np.maximum(heard, 1) for part in probabilities]
-    return np.concatenate([*places, *weighted], axis=-1)
+    indices, probabilities, nulls = zip(*(split_soft_labels(labels) for labels in soft_labels), strict=True)
+    known = [np.any(part, axis=-1, keepdims=True) | (null > 0) for part, null in zip(probabilities, nulls, strict=True)]
+    teachers = np.maximum(sum(part.astype(np.float32) for part in known), 1)
+    weighted = [part / teachers for part in probabilities]
+    return np.concatenate([*indices, *weighted, sum(nulls) / teachers], axis=-1)
 
 
-def _filled(values: np.ndarray) -> np.ndarray:
-    return np.pad(values, (0, PLACES - len(values)))
+def split_soft_labels(labels):
+    """Takes soft labels apart; works on arrays and on tensors.
+
+    Args:
+        labels: float `(..., 2 * kept + 1)`.
+
+    Returns:
+        Indices and probabilities `(..., kept)`, and the probability of "no answer" `(..., 1)`.
+    """
+    kept = labels.shape[-1] // 2
+    return labels[..., :kept], labels[..., kept : 2 * kept], labels[..., 2 * kept :]

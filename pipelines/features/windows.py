@@ -2,20 +2,22 @@
 
 import numpy as np
 
-LONGEST_PASSAGE = 4096
-"""Tokens read at once at most: an attention over more of them would take gigabytes."""
+from fabir_tf.pipelines.features.features import Examples
+
+OVERLAP = 128
+"""Most tokens that neighboring windows share: room for any answer with its context."""
 
 
 def window_offsets(length: int, size: int, overlap: int) -> np.ndarray:
     """Where the windows over a passage begin.
 
-    Every token is in at least one window, neighbours share at least `overlap` tokens, and every window is full: the
-    last one ends with the passage.
+    Every token is in at least one window, neighbors share at least `overlap` tokens, and every window is full: the last
+    one ends with the passage.
 
     Args:
         length: tokens of the passage.
         size: most tokens of a window.
-        overlap: tokens that neighbouring windows share, less than `size`.
+        overlap: tokens that neighboring windows share, less than `size`.
 
     Returns:
         Int64 array `(windows,)`, rising from 0; one window where the passage fits.
@@ -31,27 +33,62 @@ def window_offsets(length: int, size: int, overlap: int) -> np.ndarray:
     return np.minimum(np.arange(count, dtype=np.int64) * (size - overlap), length - size)
 
 
-def merge_windows(logits: list[np.ndarray], offsets: np.ndarray, length: int) -> np.ndarray:
-    """One logit per token: that of the window which shows most of the token's surroundings.
+def reading_examples(lengths: np.ndarray, sizes: np.ndarray) -> Examples:
+    """The windows in which questions are read.
 
-    A span may so begin in one window and end in the next, and one softmax over the whole passage makes the
+    Args:
+        lengths: int `(questions,)`, tokens of each question's passage.
+        sizes: int `(questions,)`, most tokens of a window, from `TextProcessor.window_sizes`.
+
+    Returns:
+        The examples, question by question. A question about a passage without a token has none.
+    """
+    fits = (lengths > 0) & (lengths <= sizes)
+    offsets = [
+        np.zeros(1, np.int64) if fit else window_offsets(length, size, min(OVERLAP, size // 2))
+        for length, size, fit in zip(lengths.tolist(), sizes.tolist(), fits.tolist(), strict=True)
+    ]
+    questions = np.repeat(np.arange(len(lengths)), [len(part) for part in offsets])
+    flat = np.concatenate(offsets or [np.zeros(0, np.int64)])
+    examples = Examples(questions, flat, np.minimum(lengths, sizes)[questions])
+    return examples.select(examples.lengths > 0)
+
+
+def merge_windows(logits: list[np.ndarray], offsets: np.ndarray, length: int) -> np.ndarray:
+    """One logit per token: that of the window which shows most of the token's context.
+
+    A span may therefore start in one window and end in the next, and one softmax over the whole passage makes the
     probabilities of all windows comparable.
 
     Args:
         logits: float arrays `(window,)`, one per window.
-        offsets: int array `(windows,)`, the passage's token at which each begins.
+        offsets: int array `(windows,)`, the passage token at which each window begins.
         length: tokens of the passage.
 
     Returns:
         Float array `(length,)`.
     """
     merged = np.zeros(length, logits[0].dtype)
-    surroundings = np.full(length, -1)
+    context = np.full(length, -1)
     for window, offset in zip(logits, offsets, strict=True):
-        places = np.arange(len(window))
-        seen = np.minimum(places, places[::-1])
+        columns = np.arange(len(window))
+        shown = np.minimum(columns, columns[::-1])
         part = slice(offset, offset + len(window))
-        better = seen > surroundings[part]
+        better = shown > context[part]
         merged[part][better] = window[better]
-        surroundings[part][better] = seen[better]
+        context[part][better] = shown[better]
     return merged
+
+
+def smallest_null(null_logits: np.ndarray) -> np.ndarray:
+    """The null logits of a passage that was read in windows.
+
+    Every window without the answer rightly says "no answer", so the window that says it least decides.
+
+    Args:
+        null_logits: float `(windows, 2)`, start and end logits of "no answer".
+
+    Returns:
+        Float `(2,)`, those of the window where their sum is smallest.
+    """
+    return null_logits[np.argmin(null_logits.sum(axis=1))]

@@ -1,4 +1,4 @@
-"""NLTK's tokenizers as `fabir_tf.pipelines.text.tokenizer` uses them; nothing has to be downloaded for them."""
+"""NLTK's tokenizers for `fabir_tf.pipelines.text.tokenizer`; they need no downloaded data."""
 
 import re
 
@@ -6,15 +6,17 @@ import nltk
 from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktLanguageVars, PunktSentenceTokenizer
 
-TOKENIZER_VERSION = f"1+nltk-{nltk.__version__}"
-"""Part of every cache key: the first number is bumped whenever the tokens of any text change."""
+from fabir_tf.pipelines.text.tokenizer import TOKENIZER_RULES
+
+TOKENIZER_VERSION = f"{TOKENIZER_RULES}+nltk-{nltk.__version__}"
+"""Two versions may give different tokens."""
 
 _PERIOD_CONTEXT = re.compile(PunktLanguageVars().period_context_re().pattern, re.VERBOSE)
 
 
 class _LanguageVars(PunktLanguageVars):
-    # NLTK's own pattern object stops after 5 seconds, summed over one text and over all threads of the process: a
-    # busy server would get a TimeoutError where an idle one gets tokens.
+    # NLTK's own pattern object raises TimeoutError after 5 seconds, added up over a text and over all threads of the
+    # process. A busy server would fail on a text that an idle one tokenizes.
     def period_context_re(self) -> re.Pattern[str]:
         return _PERIOD_CONTEXT
 

@@ -1,36 +1,51 @@
-"""SQuAD data as arrays: every passage tokenized once, every distinct token looked up once."""
+"""Tokenized texts as arrays, and the cache that keeps them between runs."""
 
 import dataclasses
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.files import atomic_write, read_arrays
-from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
-from fabir_tf.pipelines.text.vocabulary import Vocabulary
+from fabir_tf.pipelines.text.tokenizer import Tokens
 
-# Bumped when the arrays below change their meaning.
-_LAYOUT = "1"
+# Part of every cache key; raised when the arrays below change their meaning.
+_LAYOUT = "2"
+
+
+class Tokenizer(Protocol):
+    """Cuts one text into tokens; a `TextProcessor` is one."""
+
+    @property
+    def tokenizer_version(self) -> str:
+        """Part of every cache key; it changes whenever the tokens of any text change."""
+        ...
+
+    def tokenize_text(self, text: str) -> Tokens:
+        """The tokens of a text with their offsets in code points."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedTexts:
-    """Texts as rows of token types; a type is a distinct token, case kept, and type 0 is padding.
+    """Texts as indices of unique tokens; index 0 is padding.
+
+    The offsets tell where a token comes from. Its text may differ from that segment (a word piece, say).
 
     Attributes:
-        types: the text of type 1, 2, ...
-        tokens: int32 `(tokens,)`, the types of all texts, one text after the other.
-        starts, ends: int32 `(tokens,)`, the tokens' character offsets in their text.
-        splits: int64 `(texts + 1,)`, text i holds the tokens `splits[i]` to `splits[i + 1]`.
+        unique: the texts of the unique tokens 1, 2, ..., case kept.
+        tokens: int32 `(tokens,)`, the unique token of every token, one text after the other.
+        starts, ends: int32 `(tokens,)`, the tokens' offsets in their text, in code points.
+        splits: int64 `(texts + 1,)`; text i holds the tokens `splits[i]` to `splits[i + 1]`.
     """
 
-    types: list[str]
+    unique: list[str]
     tokens: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
@@ -42,15 +57,15 @@ class TokenizedTexts:
         return np.diff(self.splits)
 
     def tokens_of(self, text: int) -> Tokens:
-        """One text's tokens as the tokeniser gave them."""
+        """One text's tokens, as the tokenizer returned them."""
         part = slice(self.splits[text], self.splits[text + 1])
-        words = [self.types[type_id - 1] for type_id in self.tokens[part]]
+        words = [self.unique[index - 1] for index in self.tokens[part]]
         return Tokens(words, self.starts[part].tolist(), self.ends[part].tolist())
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDataset:
-    """A SQuAD dataset, tokenized: its texts are the passages, then the questions."""
+    """A tokenized dataset; its texts are the passages, followed by the questions."""
 
     data: SquadData
     texts: TokenizedTexts
@@ -70,36 +85,28 @@ class TokenizedDataset:
         """Tokens of each question, int64 `(questions,)`."""
         return self.texts.lengths[len(self.data.passages) :]
 
+    def passage_tokens(self) -> Iterable[Tokens]:
+        """The tokens of each passage, in order."""
+        return map(self.texts.tokens_of, range(len(self.data.passages)))
+
     def token_counts(self) -> Counter[str]:
-        """How often each token occurs, those of a passage counted once per question asked of it."""
+        """How often each token occurs; a passage counts once for each of its questions."""
         asked = np.bincount(self.question_passages, minlength=len(self.data.passages))
         repeats = np.concatenate([asked, np.ones(len(self.data.questions), np.int64)])
         weights = np.repeat(repeats, self.texts.lengths)
-        counts = np.bincount(self.texts.tokens, weights=weights, minlength=len(self.texts.types) + 1)
-        return Counter({word: int(count) for word, count in zip(self.texts.types, counts[1:], strict=True) if count})
+        counts = np.bincount(self.texts.tokens, weights=weights, minlength=len(self.texts.unique) + 1)
+        return Counter({word: int(count) for word, count in zip(self.texts.unique, counts[1:], strict=True) if count})
 
 
-@dataclasses.dataclass(frozen=True)
-class EncodedData:
-    """Tokenised data with the ids of every token type.
-
-    Attributes:
-        tokenized: the tokens.
-        unique_words: int32 `(types + 1,)`, the word id of each type; 0 for padding.
-        unique_characters: int32 `(types + 1, width)`, its character ids.
-    """
-
-    tokenized: TokenizedDataset
-    unique_words: np.ndarray
-    unique_characters: np.ndarray
-
-
-def tokenize_texts(texts: list[str], log: Callable[[str], None] | None = None) -> TokenizedTexts:
-    """Tokenises texts into arrays.
+def tokenize_texts(
+    texts: list[str], tokenizer: Tokenizer, log: Callable[[str], object] | None = None
+) -> TokenizedTexts:
+    """Tokenizes texts into arrays.
 
     Args:
         texts: any strings.
-        log: told of the progress, every 10,000 texts.
+        tokenizer: cuts one text into tokens.
+        log: called with a line about the progress after every 10,000 texts.
 
     Returns:
         The tokens of every text, in order.
@@ -107,7 +114,7 @@ def tokenize_texts(texts: list[str], log: Callable[[str], None] | None = None) -
     index: dict[str, int] = {}
     tokens, starts, ends, splits = [], [], [], [0]
     for number, text in enumerate(texts, 1):
-        found = tokenize(text)
+        found = tokenizer.tokenize_text(text)
         tokens.append(np.array([index.setdefault(word, len(index) + 1) for word in found.words], np.int32))
         starts.append(np.array(found.starts, np.int32))
         ends.append(np.array(found.ends, np.int32))
@@ -119,56 +126,32 @@ def tokenize_texts(texts: list[str], log: Callable[[str], None] | None = None) -
 
 
 def tokenize_dataset(
-    data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], None] = print
+    data: SquadData,
+    tokenizer: Tokenizer,
+    cache_dir: str | os.PathLike | None = None,
+    log: Callable[[str], object] = print,
 ) -> TokenizedDataset:
-    """Tokenises a dataset, or reads its tokens from the cache.
+    """Tokenizes a dataset, or reads its tokens from the cache.
 
     Args:
         data: passages and questions.
-        cache_dir: where tokens are kept between runs, keyed by the texts and the tokeniser's version; None keeps none.
-            A file that is damaged or cannot be written is said through `log`, and the work is done again.
-        log: told of the progress.
+        tokenizer: cuts one text into tokens.
+        cache_dir: folder that keeps tokens between runs, keyed by the texts and the tokenizer's version; None keeps
+            none. If a cache file is damaged or cannot be written, `log` says so and the texts are tokenized again.
+        log: called with a line about the progress.
 
     Returns:
         The tokenized dataset.
     """
     texts = [*data.passages, *(question.text for question in data.questions)]
     if cache_dir is None:
-        return TokenizedDataset(data, tokenize_texts(texts, log))
-    path = Path(cache_dir).expanduser() / f"tokens-{_fingerprint(texts)}.npz"
+        return TokenizedDataset(data, tokenize_texts(texts, tokenizer, log))
+    path = Path(cache_dir).expanduser() / f"tokens-{_fingerprint(texts, tokenizer.tokenizer_version)}.npz"
     cached = _read_cache(path, len(texts), log)
     if cached is None:
-        cached = tokenize_texts(texts, log)
+        cached = tokenize_texts(texts, tokenizer, log)
         _write_cache(path, cached, log)
     return TokenizedDataset(data, cached)
-
-
-def encode(tokenized: TokenizedDataset, vocabulary: Vocabulary, word_characters: int) -> EncodedData:
-    """Looks every distinct token up in a vocabulary.
-
-    Args:
-        tokenized: the tokens.
-        vocabulary: ids of words and characters.
-        word_characters: characters kept of a token.
-
-    Returns:
-        The tokens with their ids.
-    """
-    types = tokenized.texts.types
-    words = np.concatenate([np.zeros(1, np.int32), vocabulary.word_ids(types)])
-    padding = np.zeros((1, word_characters), np.int32)
-    characters = vocabulary.character_ids(types, word_characters) if types else padding[:0]
-    return EncodedData(tokenized, words, np.concatenate([padding, characters]))
-
-
-def _fingerprint(texts: list[str]) -> str:
-    from fabir_tf.pipelines.text.nltk_tokenizers import TOKENIZER_VERSION
-
-    digest = hashlib.sha256(f"{_LAYOUT} {TOKENIZER_VERSION}".encode())
-    for text in texts:
-        raw = text.encode("utf-8", "surrogatepass")
-        digest.update(f" {len(raw)} ".encode() + raw)
-    return digest.hexdigest()[:32]
 
 
 def save_texts(path: str | os.PathLike, texts: TokenizedTexts) -> None:
@@ -177,11 +160,11 @@ def save_texts(path: str | os.PathLike, texts: TokenizedTexts) -> None:
     Raises:
         WriteError: the file cannot be written.
     """
-    # Tokens hold no line break: white space separates them.
-    types = np.frombuffer("\n".join(texts.types).encode("utf-8", "surrogatepass"), np.uint8)
+    # A token never contains a line break, because white space separates tokens.
+    unique = np.frombuffer("\n".join(texts.unique).encode("utf-8", "surrogatepass"), np.uint8)
     arrays = {name: getattr(texts, name) for name in ("tokens", "starts", "ends", "splits")}
     with atomic_write(path) as file:
-        np.savez(file, types=types, **arrays)
+        np.savez(file, unique=unique, **arrays)
 
 
 def load_texts(path: str | os.PathLike, texts: int) -> TokenizedTexts:
@@ -196,36 +179,43 @@ def load_texts(path: str | os.PathLike, texts: int) -> TokenizedTexts:
         ValueError: it is damaged, or holds something else.
     """
     arrays = read_arrays(path)
-    missing = {"types", "tokens", "starts", "ends", "splits"} - arrays.keys()
+    missing = {"unique", "tokens", "starts", "ends", "splits"} - arrays.keys()
     if missing:
         raise ValueError(f"it lacks the array {min(missing)}")
-    raw = arrays.pop("types").tobytes().decode("utf-8", "surrogatepass")
+    raw = arrays.pop("unique").tobytes().decode("utf-8", "surrogatepass")
     found = TokenizedTexts(raw.split("\n") if raw else [], **arrays)
     if not _is_consistent(found, texts):
         raise ValueError("its tokens do not fit the data")
     return found
 
 
-def _read_cache(path: Path, texts: int, log: Callable[[str], None]) -> TokenizedTexts | None:
+def _fingerprint(texts: list[str], version: str) -> str:
+    digest = hashlib.sha256(f"{_LAYOUT} {version}".encode())
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        digest.update(f" {len(raw)} ".encode() + raw)
+    return digest.hexdigest()[:32]
+
+
+def _read_cache(path: Path, texts: int, log: Callable[[str], object]) -> TokenizedTexts | None:
     try:
         return load_texts(path, texts) if path.exists() else None
     except (OSError, ValueError) as error:
-        log(f"the cached tokens in {path} cannot be read ({error}); tokenising again")
+        log(f"the cached tokens in {path} cannot be read ({error}); tokenizing again")
         return None
 
 
 def _is_consistent(cached: TokenizedTexts, texts: int) -> bool:
     total = int(cached.splits[-1]) if len(cached.splits) else -1
     sizes = {len(cached.tokens), len(cached.starts), len(cached.ends), total}
-    in_range = total <= 0 or 1 <= cached.tokens.min() <= cached.tokens.max() <= len(cached.types)
+    in_range = total <= 0 or 1 <= cached.tokens.min() <= cached.tokens.max() <= len(cached.unique)
     if len(cached.splits) != texts + 1 or len(sizes) != 1 or not in_range:
         return False
-    type_lengths = np.array([0, *map(len, cached.types)])
-    return np.array_equal(type_lengths[cached.tokens], cached.ends - cached.starts)
+    return bool(((cached.starts >= 0) & (cached.starts < cached.ends)).all() and (cached.lengths >= 0).all())
 
 
-def _write_cache(path: Path, texts: TokenizedTexts, log: Callable[[str], None]) -> None:
+def _write_cache(path: Path, texts: TokenizedTexts, log: Callable[[str], object]) -> None:
     try:
         save_texts(path, texts)
     except OSError as error:
-        log(f"the tokens cannot be cached in {path} ({error.strerror}); going on without")
+        log(f"the tokens cannot be cached in {path} ({error.strerror}); continuing without a cache")

@@ -1,14 +1,15 @@
-"""Text to tokens whose character offsets are exact, for any Unicode text.
+"""Splits any Unicode text into tokens with exact character offsets.
 
-The method of the FABIR paper: NLTK's sentence and word tokenizers, then every token is split further at hyphens,
-dashes, slashes, quotes, `~` and the degree sign. Nothing has to be downloaded: the sentence tokenizer is untrained.
+The method is that of the FABIR paper: NLTK's sentence and word tokenizers, then every token is split further at
+hyphens, dashes, slashes, quotes, `~` and the degree sign. The sentence tokenizer is untrained, so nothing has to be
+downloaded.
 
-NLTK returns strings and rewrites quotes, so each of its tokens is found again in the source by a cursor that only moves
-forward; a token can therefore never land inside an earlier word.
+NLTK returns strings and rewrites quotes. Each of its tokens is therefore searched in the source by a cursor that only
+moves forward, so a token cannot be placed inside an earlier word.
 
-NLTK goes through each sentence some thirty times. Its word tokenizer looks no further than one space, though, but for
-the period that ends a sentence; so what stands between two spaces is cut by itself, and how is remembered: most of a
-text has been seen before. Plain words, with or without a punctuation mark behind them, need no NLTK.
+NLTK scans each sentence some thirty times. Except for the final period of a sentence, its word tokenizer looks no
+further than one space. Each chunk between two spaces is therefore tokenized on its own and its tokens are cached,
+because most chunks of a text have occurred before. Plain words, also with a punctuation mark behind, need no NLTK.
 """
 
 import re
@@ -16,25 +17,27 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+TOKENIZER_RULES = "1"
+"""The version of the rules in this module; raised whenever they change the tokens of any text."""
+
 HYPHENS_AND_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SLASHES = "/\\\u2044\u2215"
 QUOTES = '"`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
 TILDE_AND_DEGREE = "~\u00b0"
 SPLIT_CHARACTERS = HYPHENS_AND_DASHES + SLASHES + QUOTES + TILDE_AND_DEGREE
-"""Each of these is a token of its own, wherever it stands; so is an apostrophe outside a contraction."""
+"""Each of these characters is always a token of its own; so is an apostrophe outside a contraction."""
 
 CONTRACTION = r"[nN]'[tT]|'[sSdDmM]|'[rR][eE]|'[vV][eE]|'[lL][lL]"
-"""Word endings that are one token, apostrophe included, because GloVe has a vector for each of them."""
+"""Word endings that are one token including the apostrophe, because GloVe has a vector for each of them."""
 
 FALLBACK_TOKEN = r"\w+|[^\w\s]"
-"""Tokens of a sentence whose NLTK tokens cannot be found in it: runs of letters and digits, single other characters."""
+"""Tokens of a sentence in which NLTK's tokens cannot be found: runs of letters and digits, other single characters."""
 
 MAX_BLOCK = 10_000
-"""Code points that NLTK sees at once, to keep the time linear; a longer text is cut, at white space if there is any."""
+"""The most code points that NLTK gets at once, to keep the time linear; texts are cut at white space if possible."""
 
 MAX_REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32
-"""Chunks (what stands between two spaces) whose tokens are remembered, and the code points of the longest with what
-stands around it."""
+"""The most chunks whose tokens are cached, and the most code points of a cached chunk with its context."""
 
 _SPLIT_CLASS = re.escape(SPLIT_CHARACTERS)
 _SPLIT_OR_APOSTROPHE = re.compile(f"['{_SPLIT_CLASS}]")
@@ -44,10 +47,10 @@ _FINAL_CONTRACTION = re.compile(rf"(?:{CONTRACTION})\Z")
 _FALLBACK_TOKEN = re.compile(FALLBACK_TOKEN)
 _LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
 _WORD_CHARACTER = re.compile(r"\w")
-# A neighbour that NLTK leaves alone, on either side of a chunk.
+# Context on either side of a chunk that does not change NLTK's tokens.
 _BEFORE, _AFTER = "a ", " a"
 _PLAIN = re.compile(r"([A-Za-z0-9]+)([.,:;?!)]?)")
-# What NLTK takes for two words, as `can not`.
+# NLTK splits each of these into two words, for example `can not`.
 _TWO_WORDS = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
 
 Span = tuple[int, int]
@@ -56,7 +59,7 @@ Span = tuple[int, int]
 class Tokens(NamedTuple):
     """The tokens of one text: `words[i] == text[starts[i]:ends[i]]`, offsets in code points.
 
-    Tokens are in order, never empty, never overlap, and together hold every character that is not white space.
+    Tokens are in order, not empty, do not overlap, and together contain every character that is not white space.
     """
 
     words: list[str]
@@ -65,13 +68,13 @@ class Tokens(NamedTuple):
 
 
 def tokenize(text: str) -> Tokens:
-    """Splits a text into tokens with exact offsets; never fails, and never rewrites the text.
+    """Splits a text into tokens with exact offsets; never fails and never changes the text.
 
     Args:
-        text: any string, also with lone surrogates, control characters or no spaces at all.
+        text: any string; lone surrogates, control characters and texts without spaces are allowed.
 
     Returns:
-        Tokens in their original spelling; three lists of the same length, empty for a blank text.
+        The tokens in their original spelling: three lists of the same length, empty for a blank text.
 
     Source:
         FABIR paper §IV (NLTK) and the rules above (further splitting).
@@ -88,8 +91,13 @@ def tokenize(text: str) -> Tokens:
     )
 
 
+def clear_cache() -> None:
+    """Empties the cache of chunks, for timings and tests."""
+    _remembered_spans.cache_clear()
+
+
 def _nltk():
-    # Not before the first text: what is tokenized already is also read where NLTK is not installed.
+    # Imported for the first text only, because data that is already tokenized can be read without NLTK.
     from fabir_tf.pipelines.text import nltk_tokenizers
 
     return nltk_tokenizers
@@ -106,18 +114,18 @@ def _block_spans(text: str) -> list[Span]:
 
 
 def _sentence_spans(text: str) -> list[Span]:
-    # Only the starts are NLTK's: a sentence reaches to the next one, so that no character can get lost between two.
-    borders = {0, len(text)}
+    # Only the starts are from NLTK. A sentence extends to the next one, so no character between two is lost.
+    limits = {0, len(text)}
     for block_start, block_end in _block_spans(text):
-        borders.add(block_start)
-        borders.update(block_start + start for start, _ in _nltk().SENTENCES.span_tokenize(text[block_start:block_end]))
-    return list(pairwise(sorted(borders)))
+        limits.add(block_start)
+        limits.update(block_start + start for start, _ in _nltk().SENTENCES.span_tokenize(text[block_start:block_end]))
+    return list(pairwise(sorted(limits)))
 
 
 def _token_spans(sentence: str) -> list[Span]:
     body = sentence.rstrip()
     first, *inner = body.split(" ")
-    # Quotes and brackets may stand between the final period and the end, spaces among them.
+    # Quotes, brackets and spaces may follow the final period. NLTK's rule for it then spans several chunks.
     if not inner or not _WORD_CHARACTER.search(inner[-1]):
         return _uncut_spans(sentence)
     ending = sentence[len(body) :]
@@ -139,7 +147,7 @@ def _uncut_spans(sentence: str) -> list[Span]:
 
 
 def _chunk_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] | None:
-    """The tokens of what stands between two spaces; None if NLTK's cannot be found in it."""
+    """The tokens of a chunk; None if NLTK's tokens cannot be found in it."""
     is_short = len(before + chunk + after) <= LONGEST_REMEMBERED
     return (_remembered_spans if is_short else _remembered_spans.__wrapped__)(before, chunk, after)
 
@@ -159,7 +167,7 @@ def _remembered_spans(before: str, chunk: str, after: str) -> tuple[Span, ...] |
 
 
 def _word_spans(text: str) -> list[Span] | None:
-    """NLTK's tokens where they stand in a text; None if they do not."""
+    """The spans of NLTK's tokens in a text; None if they cannot be found."""
     spans, cursor = [], 0
     for word in _nltk().WORDS.tokenize(text):
         cursor = _skip_space(text, cursor)
@@ -182,10 +190,10 @@ def _skip_space(sentence: str, cursor: int) -> int:
 
 
 def _source_length(sentence: str, cursor: int, word: str) -> int:
-    """Code points that the NLTK token takes at the cursor; 0 if it does not stand there."""
+    """The length in the source of an NLTK token at the cursor; 0 if it is not there."""
     if sentence.startswith(word, cursor):
         return len(word)
-    # NLTK writes `` for an opening quote and '' for a closing one, whichever the text had.
+    # NLTK writes `` for an opening and '' for a closing quote, whichever form the text has.
     if word not in ("``", "''"):
         return 0
     if sentence.startswith('"', cursor):

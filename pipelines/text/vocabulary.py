@@ -1,4 +1,4 @@
-"""Words and characters to ids: a few trainable words, the characters, and every word that has a frozen vector."""
+"""Maps words and characters to ids: a few trainable words, the characters, and every word that has a frozen vector."""
 
 import json
 import os
@@ -12,11 +12,10 @@ import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.text.ids import PADDING, UNKNOWN
 from fabir_tf.pipelines.text.word_vectors import load_saved_words
 
 VOCABULARY_FILE = "vocabulary.json"
-PADDING = 0
-UNKNOWN = 1
 
 _CODE_POINTS = 0x110000
 
@@ -25,17 +24,17 @@ _CODE_POINTS = 0x110000
 class Vocabulary:
     """The ids of words (looked up in lower case) and of characters (case kept, one per code point).
 
-    Word ids: 0 padding, 1 unknown, then `trainable_words`, then `frozen_words`; a word in both has its trainable row.
-    Character ids: 0 padding, 1 unknown, then `characters`. Padding owns no row in the counts below.
+    Word ids: 0 padding, 1 unknown, then `trainable_words`, then `frozen_words`; a word in both has its trainable id.
+    Character ids: 0 padding, 1 unknown, then `characters`. Padding has no row in the counts below.
 
     Args:
-        trainable_words: lower-case words that have a trained row each.
-        characters: characters that have a trained row each.
+        trainable_words: lower-case words with one trained row each.
+        characters: characters with one trained row each.
         frozen_words: lower-case words of the frozen vectors, in the order of the table's rows.
 
     Raises:
-        UserError: if a trainable word or a character is repeated, a word is not in lower case, or a character is not
-            one code point.
+        UserError: a trainable word or a character is repeated, a word is not in lower case, or a character is not one
+            code point.
 
     Reference: FABIR, arXiv 1810.09580, section III-A.
     """
@@ -56,71 +55,71 @@ class Vocabulary:
 
     @property
     def trainable_rows(self) -> int:
-        """W of the parameter count: the unknown word and the trainable words."""
+        """W in the parameter count: the unknown word and the trainable words."""
         return 1 + len(self.trainable_words)
 
     @property
     def character_rows(self) -> int:
-        """C of the parameter count: the unknown character and the characters."""
+        """C in the parameter count: the unknown character and the characters."""
         return 1 + len(self.characters)
 
     @property
     def frozen_rows(self) -> int:
-        """Examples of the frozen table; the ids after the trainable ones."""
+        """The number of rows of the frozen table, whose ids follow the trainable ones."""
         return len(self.frozen_words)
 
     def word_ids(self, words: Sequence[str]) -> np.ndarray:
-        """Looks words up in lower case.
+        """Looks up words in lower case.
 
         Args:
-            words: n words as they stand in the text.
+            words: n words in their original spelling.
 
         Returns:
-            int32 (n,), never the id of padding.
+            int32 (n,); never the padding id.
         """
         index = self.word_index
         return np.fromiter((index.get(word.lower(), UNKNOWN) for word in words), np.int32, len(words))
 
     def character_ids(self, words: Sequence[str], width: int) -> np.ndarray:
-        """Looks the characters of words up, case kept.
+        """Looks up the characters of words; their case matters.
 
         Args:
-            words: n words as they stand in the text.
-            width: characters per word: longer words are cut, shorter ones padded with 0.
+            words: n words in their original spelling.
+            width: characters per word; longer words are truncated, shorter ones padded with 0.
 
         Returns:
             int32 (n, width).
 
         Raises:
-            ValueError: if the width is not positive.
+            ValueError: the width is not positive.
         """
         if width < 1:
             raise ValueError(f"width must be positive. Received: {width}.")
-        # NumPy cuts and pads the words itself, with code point 0; the lengths tell that from a true NUL.
+        # NumPy truncates the words and pads them with code point 0. The lengths tell padding from a real NUL.
         codes = np.array(words, dtype=f"U{width}").view(np.uint32).reshape(len(words), width)
         lengths = np.fromiter(map(len, words), np.int64, len(words))
         return np.where(np.arange(width) < lengths[:, None], self.character_table[codes], PADDING)
 
     def to_json(self) -> str:
-        """Writes the trained part as ASCII JSON; the frozen words are stored with their vectors."""
+        """Returns the trained part as ASCII JSON; the frozen words are stored with their vectors."""
         return json.dumps(
             {"trainable_words": self.trainable_words, "characters": self.characters}, ensure_ascii=True, indent=1
         )
 
     @classmethod
     def from_json(cls, text: str, frozen_words: Sequence[str], name: str = VOCABULARY_FILE) -> "Vocabulary":
-        """Reads what `to_json` wrote.
+        """Parses the text from `to_json`.
 
         Args:
             text: the JSON text.
             frozen_words: words of the frozen vectors, in the order of the table's rows.
-            name: the file, for messages.
+            name: the file's name, for messages.
 
         Returns:
             The vocabulary.
 
         Raises:
-            UserError: if the text is not such JSON.
+            UserError: the text is not such JSON.
         """
         try:
             fields = json.loads(text)
@@ -135,26 +134,26 @@ class Vocabulary:
             raise UserError(f"{name}, {error}") from None
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the trained part into a run's folder, whole or not at all.
+        """Writes the trained part to a run's folder atomically.
 
         Args:
-            folder: made if it does not exist; `save_vectors` writes the frozen words into the same one.
+            folder: created if it does not exist; `save_vectors` writes the frozen words to the same folder.
         """
         write_text(Path(folder) / VOCABULARY_FILE, self.to_json())
 
     @classmethod
     def load(cls, folder: str | os.PathLike, frozen_words: Sequence[str] | None = None) -> "Vocabulary":
-        """Reads the vocabulary of a run's folder.
+        """Reads the vocabulary from a run's folder.
 
         Args:
-            folder: where `save` and `save_vectors` wrote.
+            folder: the folder that `save` and `save_vectors` wrote to.
             frozen_words: words of the frozen vectors, if they are loaded already.
 
         Returns:
             The vocabulary.
 
         Raises:
-            UserError: if a file is missing or damaged.
+            UserError: a file is missing or damaged.
         """
         path = Path(folder) / VOCABULARY_FILE
         try:
@@ -167,10 +166,10 @@ class Vocabulary:
 
     @cached_property
     def word_index(self) -> dict[str, int]:
-        """The id of every word but the unknown one."""
+        """The ids of all words except the unknown word."""
         words = self.frozen_words
         last = self.trainable_rows + len(words)
-        # Backwards, so that of a repeated word the first row stays.
+        # In reverse order, so that a repeated word gets its first row.
         index = dict(zip(reversed(words), range(last, self.trainable_rows, -1), strict=True))
         index.update(zip(self.trainable_words, range(UNKNOWN + 1, self.trainable_rows + 1), strict=True))
         return index
@@ -189,13 +188,13 @@ def build_vocabulary(
     min_word_count: int = 100,
     min_character_count: int = 50,
 ) -> Vocabulary:
-    """Chooses the words and characters that get a trained row, commonest first and then in the order of the text.
+    """Chooses the words and characters that get a trained row, by falling count and then in alphabetical order.
 
     Args:
-        counts: how often each token, as it stands in the text, occurs in the training set.
-        frozen_words: lower-case words of the frozen vectors, in the order of the table's rows; none gets a second row.
-        min_word_count: a word without a vector needs more occurrences than this, all its spellings in upper and lower
-            case together.
+        counts: the number of occurrences in the training set of each token in its original spelling.
+        frozen_words: lower-case words of the frozen vectors, in the order of the table's rows; they get no trained row.
+        min_word_count: a word without a vector needs more occurrences than this; its spellings in upper and lower case
+            count as one word.
         min_character_count: a character needs more occurrences than this.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Frozen word vectors: read from text, .npz, fastText's .bin or the bundled table; kept with a run as files."""
+"""Frozen word vectors: read from text, .npz, fastText's .bin or the bundled table, and saved with a run."""
 
 import gzip
 import itertools
@@ -35,9 +35,9 @@ class WordVectors:
     """Words and their frozen vectors, row by row.
 
     Args:
-        words: lower-case words, each once; `words[i]` owns row i of the table.
+        words: distinct lower-case words; row i of the table is the vector of `words[i]`.
         table: float16 (len(words), dimension); read-only and memory-mapped when it comes from a run's folder.
-        source: where it was read from: "bundled", "none" or the path as it was given.
+        source: where the vectors were read from: "bundled", "none" or the path as given.
     """
 
     words: list[str]
@@ -53,36 +53,36 @@ class WordVectors:
 def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: int = 400_000) -> WordVectors:
     """Reads word vectors: the first `max_words` words, and every later word that is in `needed`.
 
-    Words are kept in lower case, because that is how they are looked up; of several rows for one word the first, which
-    is the commonest in the published files, wins. Text is read line by line, so memory follows the rows that are kept
-    and not the size of the file; lines that are not kept are skimmed, not parsed.
+    Words are converted to lower case, because they are looked up in lower case. If several rows have the same word, the
+    first is kept, which is the most frequent spelling in the published files. Text is read line by line, so memory
+    depends on the rows that are kept and not on the size of the file. Lines that are not kept are not parsed.
 
     Args:
         spec: one of
             - "bundled": the 100-dimensional table that comes with the package;
-            - "none": no vectors: no words and a table of shape (0, 0), which suits a model of any word dimension;
+            - "none": no words and a table of shape (0, 0), which fits a model of any word dimension;
             - a text file, plain or gzip: `word v1 ... vd` a line, in UTF-8, optionally after a header line `n d`
               (fastText, word2vec); a word may contain spaces (GloVe 840B), but not on the first line;
             - an .npz file with `words` (UTF-8 bytes, separated by newlines) and either `vectors` (float (n, d)) or
               `quantised` (int8 (n, d)) and `scales` (float (n,));
-            - a fastText model (.bin), which also has vectors for those of `needed` that it never saw;
-            - several of the above, separated by commas: a word's vectors side by side, zeros where a file lacks it.
-        needed: words of the data in lower case, kept wherever they stand in the file.
-        max_words: how many words to keep from the beginning of the file.
+            - a fastText model (.bin), which also gives vectors for `needed` words outside its vocabulary;
+            - several of the above, separated by commas: a word's vectors are concatenated, zeros where a file lacks it.
+        needed: words of the data in lower case, kept at any position in the file.
+        max_words: the number of words to keep from the beginning of the file.
 
     Returns:
         The vectors, in the order of the file.
 
     Raises:
-        UserError: if the file is missing, unreadable, malformed or empty, or holds a number beyond float16.
+        UserError: the file is missing, unreadable, malformed or empty, or has a number beyond the range of float16.
     """
     if spec == "none":
         return WordVectors([], np.zeros((0, 0), np.float16), "none")
     parts = named_files(spec)
     if len(parts) > 1:
-        return _side_by_side([load_vectors(part, needed, max_words) for part in parts], spec)
+        return _concatenated([load_vectors(part, needed, max_words) for part in parts], spec)
     if not spec:
-        raise UserError("The word vectors are named by an empty text, expected bundled, none or a file.")
+        raise UserError("The word vectors: found an empty name, expected bundled, none or a file.")
     path = BUNDLED if spec == "bundled" else Path(spec).expanduser()
     if path.is_dir():
         raise UserError(f"{path}: found a folder, expected a file of word vectors.")
@@ -103,27 +103,27 @@ def _read(path: Path, kept: "_Kept") -> np.ndarray:
     return _read_text(path, kept)
 
 
-def _side_by_side(parts: list[WordVectors], source: str) -> WordVectors:
+def _concatenated(parts: list[WordVectors], source: str) -> WordVectors:
     words = list(dict.fromkeys(word for part in parts for word in part.words))
-    places = {word: place for place, word in enumerate(words)}
+    rows = {word: row for row, word in enumerate(words)}
     table = np.zeros((len(words), sum(part.dimension for part in parts)), np.float16)
     begin = 0
     for part in parts:
-        table[[places[word] for word in part.words], begin : begin + part.dimension] = part.table
+        table[[rows[word] for word in part.words], begin : begin + part.dimension] = part.table
         begin += part.dimension
     return WordVectors(words, table, source)
 
 
 def validate_dimension(vectors: WordVectors, dimension: int, name: str = "word_dim") -> None:
-    """Checks that the vectors fit the model; vectors without rows ("none") fit every model.
+    """Checks that the vectors fit the model; an empty table ("none") fits every model.
 
     Args:
-        vectors: the vectors that were loaded.
-        dimension: numbers per word that the model expects.
-        name: the model's field, for the message.
+        vectors: the loaded vectors.
+        dimension: the word dimension of the model.
+        name: the model's setting, for the message.
 
     Raises:
-        UserError: if the dimensions differ.
+        UserError: the dimensions differ.
     """
     if vectors.words and vectors.dimension != dimension:
         raise UserError(
@@ -132,7 +132,7 @@ def validate_dimension(vectors: WordVectors, dimension: int, name: str = "word_d
 
 
 def quantise_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stores each row as int8 with one scale, so that `scale * int8` is the row to within half a step.
+    """Quantizes each row to int8 with one scale; `scale * int8` differs from the row by at most half a step.
 
     Args:
         table: float (n, d).
@@ -142,13 +142,13 @@ def quantise_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     table = np.asarray(table, np.float32)
     scales = (np.abs(table).max(axis=1, initial=0) / 127).astype(np.float16)
-    # Divided by the scale as it is stored, so that its rounding to float16 costs nothing; a zero row keeps zeros.
+    # Dividing by the stored scale avoids an error from its rounding to float16. A row of zeros stays zero.
     divisors = np.where(scales > 0, scales, 1).astype(np.float32)
     return np.clip(np.rint(table / divisors[:, None]), -127, 127).astype(np.int8), scales
 
 
 def dequantise_rows(quantised: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Undoes `quantise_rows`.
+    """Restores the rows from `quantise_rows`.
 
     Args:
         quantised: int8 (n, d).
@@ -161,18 +161,18 @@ def dequantise_rows(quantised: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 
 def save_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None:
-    """Writes vectors into a run's folder, each file whole or not at all.
+    """Writes vectors to a run's folder, each file atomically.
 
     Args:
-        vectors: what to write.
-        folder: made if it does not exist.
+        vectors: the vectors to write.
+        folder: created if it does not exist.
 
     Raises:
-        UserError: if a word contains a newline.
+        UserError: a word contains a newline.
     """
     broken = next((word for word in vectors.words if "\n" in word), None)
     if broken is not None:
-        raise UserError(f"{vectors.source}: found a newline in the word {broken!r}, expected words of one line.")
+        raise UserError(f"{vectors.source}: found a newline in the word {broken!r}, expected words without newlines.")
     folder = Path(folder)
     text = "".join(f"{word}\n" for word in vectors.words)
     note = {"source": vectors.source, "words": len(vectors.words), "dimension": vectors.dimension}
@@ -185,11 +185,11 @@ def save_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None:
 
 
 def save_packed_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None:
-    """Writes vectors as one small file, each number in 8 bits.
+    """Writes vectors as one small file with 8 bits per number.
 
     Args:
-        vectors: what to write.
-        folder: made if it does not exist.
+        vectors: the vectors to write.
+        folder: created if it does not exist.
     """
     quantised, scales = quantise_rows(vectors.table)
     words = np.bytes_("\n".join(vectors.words).encode())
@@ -198,16 +198,16 @@ def save_packed_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None
 
 
 def load_saved_vectors(folder: str | os.PathLike) -> WordVectors:
-    """Opens the vectors of a run's folder; the table is mapped from disk, so it costs memory only where it is read.
+    """Opens the vectors of a run's folder; the table is memory-mapped, so only the rows that are read take memory.
 
     Args:
-        folder: where `save_vectors` wrote, or `save_packed_vectors`, whose table is in memory.
+        folder: the folder that `save_vectors` or `save_packed_vectors` wrote to; the latter's table is in memory.
 
     Returns:
         The vectors, with a read-only table.
 
     Raises:
-        UserError: if a file is missing or damaged, or the files do not belong together.
+        UserError: a file is missing or damaged, or the files do not match.
     """
     folder = Path(folder)
     if (folder / PACKED_FILE).exists():
@@ -230,16 +230,16 @@ def load_saved_vectors(folder: str | os.PathLike) -> WordVectors:
 
 
 def load_saved_words(folder: str | os.PathLike) -> list[str]:
-    """Reads only the words of a run's frozen vectors.
+    """Reads the words of a run's frozen vectors without the table.
 
     Args:
-        folder: where `save_vectors` wrote.
+        folder: the folder that `save_vectors` or `save_packed_vectors` wrote to.
 
     Returns:
         The words, in the order of the table's rows.
 
     Raises:
-        UserError: if the file is missing or damaged.
+        UserError: the file is missing or damaged.
     """
     folder = Path(folder)
     if (folder / PACKED_FILE).exists():
@@ -250,11 +250,11 @@ def load_saved_words(folder: str | os.PathLike) -> list[str]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file, expected the words of a run's word vectors.") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: found bytes that are not UTF-8 at {error.start}, expected a word a line.") from None
+        raise UserError(f"{path}: found bytes that are not UTF-8 at {error.start}, expected a word per line.") from None
 
 
 class _Kept:
-    """Decides which words to keep, and keeps them."""
+    """Collects the words to keep."""
 
     def __init__(self, needed: Collection[str], max_words: int):
         self.needed = needed
@@ -267,7 +267,7 @@ class _Kept:
         return len(self.words) >= self.max_words
 
     def add(self, word: str) -> bool:
-        """Takes a lower-case word unless it was there before or is not wanted; tells whether it was taken."""
+        """Adds a lower-case word unless it is a repetition or not needed; returns whether it was added."""
         if word in self._seen or (self.only_needed and word not in self.needed):
             return False
         self._seen.add(word)
@@ -279,7 +279,7 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
     dimension = 0
     table = np.zeros((0, 0), np.float16)
     with _open_text(path) as stream:
-        # A limit for each line, so that a file without newlines cannot fill the memory.
+        # The limit per line keeps a file without newlines from filling the memory.
         for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), 1):
             if line.isspace():
                 continue
@@ -301,7 +301,7 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
 
 
 def _read_first_line(path: Path, number: int, line: bytes) -> tuple[int, bool]:
-    """Finds the dimension in the first line, and whether that line is a header `n d`."""
+    """Returns the dimension from the first line, and whether that line is a header `n d`."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]) > 0:
         return int(fields[1]), True
@@ -312,14 +312,14 @@ def _read_first_line(path: Path, number: int, line: bytes) -> tuple[int, bool]:
 
 
 def _can_skip(path: Path, number: int, line: bytes, dimension: int, needed: Collection[str]) -> bool:
-    """Tells without parsing that a line is whole and not needed; a word of several parts is judged by its first."""
+    """Whether a line is complete and not needed, without parsing it; only the first part of a word is compared."""
     if line.count(b" ") + line.count(b"\t") < dimension:
         return False
     return _decode(path, number, line.split(None, 1)[0]).lower() not in needed
 
 
 def _parse_line(path: Path, number: int, line: bytes, dimension: int) -> tuple[str, np.ndarray]:
-    # Split as bytes: only ASCII white space separates, so that a word may hold any other Unicode space.
+    # Split as bytes, so that only ASCII white space separates and a word may contain other Unicode spaces.
     fields = line.rsplit(None, dimension)
     word = _decode(path, number, fields[0]).lower()
     if len(fields) != dimension + 1 or _ends_in_number(fields[0]):
@@ -333,7 +333,7 @@ def _parse_line(path: Path, number: int, line: bytes, dimension: int) -> tuple[s
         bad = next(field for field in fields[1:] if not _is_number(field))
         found = _decode(path, number, bad)
         raise UserError(f"{path}, line {number}: found {found!r}, expected one of {dimension} numbers.") from None
-    # Written so that NaN, which compares as false, fails too.
+    # In this form the check also rejects NaN, which compares as false.
     if not np.abs(row).max() <= _LARGEST:
         bad = next(value for value in row if not abs(value) <= _LARGEST)
         raise UserError(f"{path}, line {number}: found {bad}, expected finite numbers up to {_LARGEST:.0f}.")
@@ -364,7 +364,7 @@ def _decode(path: Path, number: int, raw: bytes) -> str:
 
 
 def _grown(table: np.ndarray, rows: int) -> np.ndarray:
-    """Makes room in place, by half at a time: at no moment do two copies of the table exist."""
+    """Enlarges the table by half if it is full, in place, so two copies never exist at once."""
     if rows > len(table):
         table.resize((max(1024, len(table) * 3 // 2), table.shape[1]), refcheck=False)
     return table
@@ -435,7 +435,7 @@ def _npz_words(path: Path, arrays: dict[str, np.ndarray]) -> list[str]:
             f"{path}: found `words` as {words.dtype} {words.shape}, expected UTF-8 bytes separated by newlines."
         )
     try:
-        # NumPy pads an empty byte string with a NUL, which `item` takes off again.
+        # NumPy pads an empty byte string with a NUL, which `item` removes.
         text = (words.item() if words.dtype.kind == "S" else words.tobytes()).decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: found bytes that are not UTF-8 at {error.start} of `words`, expected text.") from None
@@ -464,7 +464,7 @@ def _npz_table(path: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
 def _npz_quantised(path: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
     quantised, scales = arrays["quantised"], arrays.get("scales")
     if scales is None:
-        raise UserError(f"{path}: found `quantised` without `scales`, expected one scale a row.")
+        raise UserError(f"{path}: found `quantised` without `scales`, expected one scale per row.")
     good_rows = quantised.dtype == np.int8 and quantised.ndim == 2
     if not good_rows or scales.dtype.kind != "f" or scales.shape != (len(quantised),):
         raise UserError(

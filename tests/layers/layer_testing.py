@@ -1,4 +1,4 @@
-"""What every layer has to pass, whichever Keras backend runs.
+"""Tests that every layer has to pass on every Keras backend.
 
 A layer is described by its class, its configuration and its call arguments: a dictionary of NumPy arrays by argument
 name, in the order of the layer's `call`. Float arrays are float32, ids int32, masks boolean.
@@ -6,13 +6,14 @@ name, in the order of the layer's `call`. Float arrays are float32, ids int32, m
 - `run_layer_test`: configuration, rebuild, symbolic calls, saving, one training step, under one dtype policy.
 - `check_forward`: outputs against an oracle in float64.
 - `check_gradients`: gradients of inputs and weights against finite differences of the oracle.
-- `check_padding`: nothing that stands under a mask, nor how much of it, changes a real token's output.
+- `check_padding`: neither the content nor the amount of padding changes the output of a real token.
 """
 
 import functools
 import inspect
 import json
 import tempfile
+import warnings
 from pathlib import Path
 
 import keras
@@ -40,7 +41,7 @@ def as_tuple(outputs):
 
 
 def as_arrays(outputs):
-    """Whatever a layer returns as a tuple of NumPy arrays, half precision widened to float32."""
+    """The outputs of a layer as a tuple of NumPy arrays, half precision widened to float32."""
     return tuple(_to_numpy(output) for output in as_tuple(outputs))
 
 
@@ -51,7 +52,7 @@ def _to_numpy(tensor):
 
 
 def built(layer, inputs, seed=1, scale=0.5):
-    """The layer built for these call arguments, each of its weights replaced by its own random values."""
+    """The layer, built for these call arguments and with random values in all of its weights."""
     layer(**symbols_of(inputs))
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
@@ -82,14 +83,14 @@ def parameters(layer):
     return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
 
 
-# === Calls and gradients, on whichever backend ===
+# === Calls and gradients on every backend ===
 
 
 def runner(layer):
     """A function of the call arguments, and of `training`, that calls the layer or model.
 
-    On TensorFlow it calls it as it is. On JAX, where the first call of every operation on every shape is a compilation,
-    it compiles the whole as one program per shape of the inputs.
+    On TensorFlow it calls the layer directly. On JAX, where the first call of each operation on each shape compiles a
+    program, it compiles the whole layer into one program per shape of the inputs.
     """
     if keras.backend.backend() != "jax":
         return lambda inputs, training=False: layer(*_positional(layer, inputs), **_named(layer, inputs, training))
@@ -112,7 +113,7 @@ def runner(layer):
 
 @functools.cache
 def _quick_compilation():
-    """Compiler options that make a small program ready about three times sooner, where this version of XLA has them."""
+    """Options that compile a small program about three times faster, if this version of XLA has them."""
     import jax
 
     options = {"xla_cpu_use_fusion_emitters": False}
@@ -124,12 +125,12 @@ def _quick_compilation():
 
 
 def _stateless(layer, state):
-    """Inside, the layer's variables have these values. (`stateless_call` would skip the casts of `__call__`.)"""
+    """A scope in which the layer's variables have these values. (`stateless_call` skips the casts of `__call__`.)"""
     return keras.StatelessScope(state_mapping=zip(layer.variables, state, strict=True))
 
 
 def _positional(layer, inputs):
-    """A model takes its inputs as one dictionary, a layer by the names of its arguments."""
+    """A model takes its inputs as one dictionary, a layer as named arguments."""
     return [inputs] if isinstance(layer, keras.Model) else []
 
 
@@ -170,7 +171,7 @@ def _project(outputs, projections):
     total = 0.0
     for output, projection in zip(as_tuple(outputs), projections, strict=True):
         output = ops.cast(output, "float32")
-        # Padding's logits of -1e9 would drown the others.
+        # The logits -1e9 of padding would absorb all others.
         total += ops.sum(ops.where(output > -1e8, output, 0.0) * projection)
     return total
 
@@ -186,6 +187,10 @@ def _gradients_tensorflow(layer, floats, others, projections, training):
         value = _project(outputs, projections)
     sources = [*tensors.values(), *variables]
     gradients = tape.gradient(value, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    for source, gradient in zip(layer.trainable_weights, gradients[len(tensors) :], strict=True):
+        assert not isinstance(gradient, tf.IndexedSlices), (
+            f"{source.path}: found a sparse gradient, expected a dense one. Look the table up through `dense_gradient`"
+        )
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
     return outputs, value, gradients[: len(tensors)], gradients[len(tensors) :]
 
@@ -219,7 +224,7 @@ def check_forward(layer, inputs, oracle, real=None, tolerance=1e-5):
         layer: a built layer.
         inputs: its call arguments.
         oracle: function of the weights' dictionary and the call arguments.
-        real: a boolean array per output, false where an output stands under a mask and means nothing.
+        real: a boolean array per output, false where an output is padding and has no meaning.
         tolerance: absolute and relative.
     """
     outputs = run(layer, inputs)
@@ -233,10 +238,10 @@ def check_forward(layer, inputs, oracle, real=None, tolerance=1e-5):
 def check_gradients(layer, inputs, oracle, real=None, samples=4, tolerance=2e-4, step=1e-6):
     """Compares a random projection of the real outputs, in training, and its gradients with the oracle's.
 
-    The oracle's gradients are central differences. In training, because a layer may compute otherwise there.
-    `samples` entries of every float input and of every trainable weight are compared. `tolerance` is relative, to the
-    larger of the entry, the tensor's mean magnitude, and a hundredth of the largest such mean: some gradients, such as
-    that of the keys' bias under a softmax over the keys, are exactly 0 and come out as rounding errors of the others.
+    The oracle's gradients are central differences. The layer runs in training, where it may compute differently.
+    `samples` entries of every float input and of every trainable weight are compared. `tolerance` is relative to the
+    largest of three: the entry, the tensor's mean magnitude, and a hundredth of the largest such mean. Some gradients
+    (that of the keys' bias under a softmax over the keys) are exactly 0 and are computed as rounding errors.
     """
     weights, arrays = weights_of(layer), _float64(inputs)
     outputs = as_tuple(oracle(weights, **arrays))
@@ -288,7 +293,7 @@ def _where(real, outputs):
 
 
 def _as_mask_of(where, output):
-    """A mask over the first axes of an output, on all of its entries."""
+    """A mask of an output's first axes, broadcast to all of its entries."""
     return np.broadcast_to(where.reshape(where.shape + (1,) * (output.ndim - where.ndim)), output.shape)
 
 
@@ -296,15 +301,15 @@ def _as_mask_of(where, output):
 
 
 def check_padding(layer, inputs, lengths, axes, output_axes, tolerance=1e-5):
-    """Real outputs are the same alone, behind any padding, over any garbage, and beside longer neighbours.
+    """Real outputs are the same alone, with any amount and content of padding, and beside longer neighbors.
 
     Args:
         layer: a built layer.
-        inputs: call arguments of a batch; an example is the first `lengths[text]` tokens of a row. With lengths such as
-            7 and 2 of one text beside 3 and 5 of the other, each row is padded in one text alone.
+        inputs: call arguments of a batch; an example is the first `lengths[text]` tokens of a row. With lengths 7 and 2
+            of one text beside 3 and 5 of the other, each row is padded in only one text.
         lengths: text name -> real tokens of each row.
         axes: argument name -> text name of its second axis.
-        output_axes: text name of each output's second axis.
+        output_axes: text name of each output's second axis; None if that axis is no text.
         tolerance: absolute and relative.
     """
     call = runner(layer)
@@ -315,11 +320,12 @@ def check_padding(layer, inputs, lengths, axes, output_axes, tolerance=1e-5):
         alone = as_arrays(call({name: value[row : row + 1, : own[axes[name]]] for name, value in inputs.items()}))
         for outputs in (batched, longer):
             for output, wanted, text in zip(outputs, alone, output_axes, strict=True):
-                np.testing.assert_allclose(output[row : row + 1, : own[text]], wanted, rtol=tolerance, atol=tolerance)
+                output = output[row : row + 1] if text is None else output[row : row + 1, : own[text]]
+                np.testing.assert_allclose(output, wanted, rtol=tolerance, atol=tolerance)
 
 
 def _extended(array, extra, seed):
-    """The array with `extra` tokens behind it: false in a mask, 0 in ids, garbage in vectors."""
+    """The array with `extra` tokens appended: false in a mask, 0 in ids, random values in vectors."""
     shape = (array.shape[0], extra, *array.shape[2:])
     is_float = array.dtype.kind == "f"
     padding = normal(*shape, seed=seed, scale=1000.0) if is_float else np.zeros(shape, array.dtype)
@@ -330,16 +336,23 @@ def _extended(array, extra, seed):
 
 
 def run_layer_test(cls, config, inputs, policy="float32", output_dtypes=None, float32_outputs=False):
-    """What holds for every layer, under one dtype policy.
+    """The common tests of a layer under one dtype policy.
 
     Args:
         cls: the layer's class.
-        config: its arguments, each different from its default, so that one that is not stored is noticed.
-        inputs: its call arguments; the last row of every mask all false.
+        config: its arguments, each different from its default, so that the test notices one that is not stored.
+        inputs: its call arguments; the last row of every mask is all false.
         policy: the layer's dtype policy; None leaves it to the layer and to the global policy.
-        output_dtypes: of the outputs; the policy's compute dtype when None.
-        float32_outputs: short for float32 whatever the policy.
+        output_dtypes: dtypes of the outputs; by default the policy's compute dtype.
+        float32_outputs: expects float32 outputs under every policy.
     """
+    with warnings.catch_warnings():
+        # Keras says so of a layer that takes `mask` without saying what becomes of it: see `ExplicitMask`.
+        warnings.filterwarnings("error", message=".*does not support masking")
+        _run_layer_test(cls, config, inputs, policy, output_dtypes, float32_outputs)
+
+
+def _run_layer_test(cls, config, inputs, policy, output_dtypes, float32_outputs):
     _check_every_argument_is_tested(cls, config)
     dtype = {} if policy is None else {"dtype": policy}
     layer = built(cls(**config, **dtype, name="tested"), inputs)
@@ -373,7 +386,7 @@ def _check_every_argument_is_tested(cls, config):
 
 
 def _arguments_of(cls):
-    """All arguments of a layer's constructors, those behind **kwargs included."""
+    """All arguments of a layer's constructors, including those passed on by **kwargs."""
     found = {}
     for ancestor in cls.__mro__:
         if ancestor is keras.layers.Layer:
@@ -394,7 +407,7 @@ def _check_config(cls, layer):
 
 
 def _check_symbolic(layer, inputs, outputs):
-    """Symbolic calls and `compute_output_shape` agree with the eager call, with known and with unknown dimensions."""
+    """Symbolic calls and `compute_output_shape` agree with the eager call, for known and unknown dimensions."""
     actual = [(tuple(output.shape), _dtype(output)) for output in outputs]
     assert [(output.shape, output.dtype) for output in as_tuple(layer(**symbols_of(inputs)))] == actual
     assert _computed_shapes(layer, [value.shape for value in inputs.values()]) == [shape for shape, _ in actual]
@@ -410,19 +423,19 @@ def _check_symbolic(layer, inputs, outputs):
 
 
 def _unknown_lengths(array):
-    """Batch and length unknown, as in the readers; features and a word's characters are known."""
+    """The shape with batch and length unknown, as in the readers; features and word width are known."""
     return (None, None, *array.shape[2:])
 
 
 def _computed_shapes(layer, shapes):
-    """`compute_output_shape` takes a shape for each tensor, but none for the masks."""
+    """`compute_output_shape` takes the shapes of all tensors but the masks."""
     count = len(inspect.signature(layer.compute_output_shape).parameters)
     shapes = layer.compute_output_shape(*[tuple(shape) for shape in shapes][:count])
     return [tuple(shape) for shape in (shapes if isinstance(shapes[0], tuple | list) else [shapes])]
 
 
 def _check_saving(layer, inputs):
-    """A functional model around the layer comes back from a `.keras` file with every weight in its place."""
+    """A functional model with the layer is restored from a `.keras` file with all of its weights."""
     symbols = {
         name: keras.Input(_unknown_lengths(value)[1:], name=name, dtype=value.dtype.name)
         for name, value in inputs.items()
@@ -442,7 +455,7 @@ def _check_saving(layer, inputs):
 
 
 def _check_training_step(layer, gradients):
-    """Gradients are finite, and a step along them moves every weight."""
+    """Gradients are finite, and none of them is 0 throughout; the weights make one step."""
     assert all(np.isfinite(gradient).all() for gradient in gradients.values())
     for weight in layer.trainable_weights:
         gradient = gradients[name_of(weight, layer.name)]

@@ -1,8 +1,8 @@
-"""The readers' equations in NumPy float64, written from the papers: what the layers are compared with.
+"""The readers' equations in NumPy float64, written from the papers. Tests compare the layers with them.
 
 Nothing here is shared with the layers' code, and speed does not matter. `weights` is always a dictionary of arrays by
-their names inside a layer, such as `"query/kernel"`; `part` takes the weights of a sublayer out of it. A mask is
-boolean, true on real tokens.
+their names inside a layer (`"query/kernel"`); `part` selects the weights of a sublayer. A mask is boolean, true on real
+tokens.
 """
 
 import itertools
@@ -28,7 +28,7 @@ def sigmoid(x):
 
 
 def log_softmax(logits):
-    """Of one vector."""
+    """Log softmax of one vector."""
     shifted = logits - logits.max()
     return shifted - np.log(np.exp(shifted).sum())
 
@@ -102,7 +102,7 @@ def heads_of(x, num_heads):
 
 
 def convolve_logits(logits, kernel):
-    """Conv(pad(logits), H), zero padding: H is `h x w x heads x heads`, or `h x w x heads x 1`, one kernel a head."""
+    """Conv(pad(logits), H), zero padding: H is `h x w x heads x heads`, or `h x w x heads x 1`, one kernel per head."""
     height, width, num_heads, outputs = kernel.shape
     if outputs == 1 and num_heads > 1:
         kernel = np.einsum("yxh,hg->yxhg", kernel[..., 0], np.eye(num_heads))
@@ -111,9 +111,18 @@ def convolve_logits(logits, kernel):
     padded = np.pad(logits, ((0, 0), (0, 0), (top, top), (left, left)))
     convolved = np.zeros_like(logits)
     for y, x in itertools.product(range(height), range(width)):
-        neighbours = padded[:, :, y : y + rows, x : x + columns]
-        convolved += np.einsum("bhij,hg->bgij", neighbours, kernel[y, x])
+        neighbors = padded[:, :, y : y + rows, x : x + columns]
+        convolved += np.einsum("bhij,hg->bgij", neighbors, kernel[y, x])
     return convolved
+
+
+def distance_bias(table, queries, keys):
+    """One number per head and clipped distance, `(heads, queries, keys)`; the middle of the table is distance 0."""
+    longest = table.shape[1] // 2
+    bias = np.zeros((table.shape[0], queries, keys))
+    for i, j in np.ndindex(queries, keys):
+        bias[:, i, j] = table[:, longest + min(max(j - i, -longest), longest)]
+    return bias
 
 
 def attention_weights(queries, keys, query_mask, key_mask, weights, num_heads, softmax_axis):
@@ -125,6 +134,8 @@ def attention_weights(queries, keys, query_mask, key_mask, weights, num_heads, s
     if "kernel" in weights:
         logits = convolve_logits(logits, weights["kernel"])
     logits = logits / np.sqrt(u.shape[-1])
+    if "distance_bias" in weights:
+        logits = logits + distance_bias(weights["distance_bias"], *logits.shape[2:])
     return masked_softmax(logits, real, {"query": 2, "key": 3}[softmax_axis])
 
 
@@ -157,11 +168,11 @@ def feed_forward(x, weights):
 
 
 def residual_norm(x, update, weights, epsilon=1e-8):
-    """Layer normalisation of x + update: gain, bias, biased variance."""
+    """Layer normalization of x + update: gain, bias, biased variance."""
     total = x + update
-    centred = total - total.mean(axis=-1, keepdims=True)
-    variance = (centred**2).mean(axis=-1, keepdims=True)
-    return weights["gain"] * centred / np.sqrt(variance + epsilon) + weights["bias"]
+    centered = total - total.mean(axis=-1, keepdims=True)
+    variance = (centered**2).mean(axis=-1, keepdims=True)
+    return weights["gain"] * centered / np.sqrt(variance + epsilon) + weights["bias"]
 
 
 def after_self_attention(passage, question, passage_mask, question_mask, weights, num_heads, cross_axis):
@@ -196,7 +207,7 @@ def processing_layer(passage, question, passage_mask, question_mask, weights, nu
 def decoupled_encoder(
     x, mask, weights, text, num_heads, output_dim, min_frequency=1e-4, position_offset=500, encoding_scale=1.0
 ):
-    """Figure 2, with a norm on each result. `encoding_scale` 0 is the layer when all encodings are dropped."""
+    """Figure 2, with a norm on each result. `encoding_scale=0` drops all encodings."""
     wide, narrow = (
         encoding_scale * position_encoding(x.shape[1], dim, min_frequency, position_offset)[None]
         for dim in (x.shape[2], output_dim)
@@ -235,7 +246,7 @@ def convolve_tokens(x, weights):
 
 
 def convolutional_selector(passage, passage_mask, weights):
-    """Thesis eq. 5.20; in both convolutions padding counts as the zeros outside the text."""
+    """Thesis eq. 5.20; both convolutions treat padding as the zeros outside the text."""
     real = passage_mask[..., None]
     hidden = relu(convolve_tokens(passage * real, part(weights, "hidden")))
     logits = convolve_tokens(hidden * real, part(weights, "logits"))
@@ -248,23 +259,31 @@ def linear_selector(passage, weights):
     return logits[..., 0], logits[..., 1]
 
 
-def best_spans(start_logits, end_logits, max_answer, digits=9):
-    """Every span i <= j < i + max_answer of one passage with its probability, the most probable first.
+def spans_in_order(start_logits, end_logits, allowed, null=None, digits=9):
+    """Every allowed pair (i, j) with its probability, the most probable first; and the no-answer probability.
 
-    Log probabilities that agree to `digits` digits are ties; a tie goes to the earlier start, then the shorter span.
+    `null` holds the start and end logit of "no answer", which join the softmaxes. Log probabilities that agree to
+    `digits` digits are ties; a tie goes to the earlier i, then to the earlier j.
     """
-    start, end = log_softmax(np.asarray(start_logits, "float64")), log_softmax(np.asarray(end_logits, "float64"))
-    spans = []
-    for i in range(len(start)):
-        for j in range(len(end)):
-            if i <= j < i + max_answer:
-                spans.append((i, j, start[i] + end[j]))
-    spans.sort(key=lambda span: (-round(span[2], digits), span[0], span[1]))
-    return [(i, j, np.exp(score)) for i, j, score in spans]
+    start, end = (
+        log_softmax(np.append(np.asarray(logits, "float64"), [] if null is None else null[side]))
+        for side, logits in enumerate((start_logits, end_logits))
+    )
+    pairs = [
+        (i, j, start[i] + end[j]) for i in range(len(start_logits)) for j in range(len(end_logits)) if allowed(i, j)
+    ]
+    pairs.sort(key=lambda pair: (-round(pair[2], digits), pair[0], pair[1]))
+    pairs = [(i, j, np.exp(score)) for i, j, score in pairs]
+    return pairs, 1.0 - pairs[0][2] if null is None else np.exp(start[-1] + end[-1])
+
+
+def best_spans(start_logits, end_logits, max_answer, digits=9):
+    """Every span i <= j < i + max_answer of one passage with its probability; see `spans_in_order`."""
+    return spans_in_order(start_logits, end_logits, lambda i, j: i <= j < i + max_answer, digits=digits)[0]
 
 
 def fabir(inputs, weights, config):
-    """The whole model, figure 1: logits of start and end; only those of real tokens mean anything.
+    """The whole model, figure 1: logits of start and end; those of padding have no meaning.
 
     Args:
         inputs: the four arrays of ids.
@@ -321,9 +340,9 @@ def attention_flow(passage, question, passage_mask, question_mask, weights):
         similarity = np.array([[np.concatenate([p, q, p * q]) @ kernel + bias for q in u] for p in h])
         to_passage = np.exp(log_softmax(similarity.max(axis=1)))
         attended = (to_passage[:, None] * h).sum(axis=0)
-        for place, p in enumerate(h):
-            asked = np.exp(log_softmax(similarity[place])) @ u
-            flow[row, place] = np.concatenate([p, asked, p * asked, p * attended])
+        for token, p in enumerate(h):
+            asked = np.exp(log_softmax(similarity[token])) @ u
+            flow[row, token] = np.concatenate([p, asked, p * asked, p * attended])
     return flow
 
 
@@ -356,7 +375,7 @@ def gru(sequence, weights):
 
 
 def recurrent_encoder(x, mask, weights, cell="lstm"):
-    """Each text's own tokens from both ends; 0 on padding."""
+    """The real tokens of each text from both ends; 0 on padding."""
     cells = {"lstm": lstm, "gru": gru}
     forward, backward = (
         {name.rsplit("/", 1)[1]: value for name, value in part(weights, direction).items()}
@@ -366,18 +385,18 @@ def recurrent_encoder(x, mask, weights, cell="lstm"):
     encoded = np.zeros((*x.shape[:2], 2 * units))
     for row, tokens in enumerate(x):
         tokens = tokens[mask[row]]
-        for place, state in enumerate(cells[cell](tokens, forward)):
-            encoded[row, place, :units] = state
-        for place, state in enumerate(cells[cell](tokens[::-1], backward)):
-            encoded[row, len(tokens) - 1 - place, units:] = state
+        for token, state in enumerate(cells[cell](tokens, forward)):
+            encoded[row, token, :units] = state
+        for token, state in enumerate(cells[cell](tokens[::-1], backward)):
+            encoded[row, len(tokens) - 1 - token, units:] = state
     return encoded
 
 
 def start_conditioned_selector(flow, modelled, passage_mask, weights, cell="lstm"):
     """The start from [G; M]; the end from a network over [G; M; a; M * a], a the mean of M under the start."""
     start = (np.concatenate([flow, modelled], axis=-1) @ weights["start/kernel"])[..., 0]
-    begins = masked_softmax(start, passage_mask, 1)
-    chosen = np.broadcast_to((begins[..., None] * modelled).sum(axis=1, keepdims=True), modelled.shape)
+    starts = masked_softmax(start, passage_mask, 1)
+    chosen = np.broadcast_to((starts[..., None] * modelled).sum(axis=1, keepdims=True), modelled.shape)
     both = np.concatenate([flow, modelled, chosen, modelled * chosen], axis=-1)
     ended = recurrent_encoder(both, passage_mask, part(weights, "end_encoder"), cell)
     return start, (np.concatenate([flow, ended], axis=-1) @ weights["end/kernel"])[..., 0]
@@ -394,7 +413,7 @@ def convolve_image(image, kernel, bias):
 
 
 def convolutional_highway(x, mask, weights, depth):
-    """Each text by itself, its own tokens alone: zeros around them, and one gate for all of them."""
+    """The real tokens of each text, with zeros around them and one gate for all of them."""
     x = x.copy()
     for row in range(len(x)):
         text = x[row][mask[row]]
@@ -408,14 +427,14 @@ def convolutional_highway(x, mask, weights, depth):
 
 
 def summed_character_embedding(characters, weights):
-    """The sum of a word's character vectors, slid over by a kernel whose places are summed."""
+    """A kernel slides over the sum of a word's character vectors; the results are summed."""
     kernel, bias = weights["convolution/kernel"], weights["convolution/bias"]
     size, dim = kernel.shape[0], weights["table"].shape[1]
     out = np.zeros((*characters.shape[:2], kernel.shape[2]))
     for index in np.ndindex(characters.shape[:2]):
         summed = sum((weights["table"][character - 1] for character in characters[index] if character), np.zeros(dim))
-        for place in range(dim - size + 1):
-            out[index] += summed[place : place + size] @ kernel[:, 0] + bias
+        for start in range(dim - size + 1):
+            out[index] += summed[start : start + size] @ kernel[:, 0] + bias
     return out
 
 
@@ -427,10 +446,24 @@ def one_hot_character_embedding(characters, weights, known):
     for index in np.ndindex(characters.shape[:2]):
         word = [character for character in characters[index] if character]
         vectors = np.zeros((max(len(word), size), known + 2))
-        for place, character in enumerate(word):
-            vectors[place, character - 2 if 2 <= character <= known + 1 else known + 1] = 1.0
-        places = range(len(vectors) - size + 1)
-        windows = [(vectors[t : t + size, :, None] * kernel).sum(axis=(0, 1)) + bias for t in places]
+        for position, character in enumerate(word):
+            vectors[position, character - 2 if 2 <= character <= known + 1 else known + 1] = 1.0
+        starts = range(len(vectors) - size + 1)
+        windows = [(vectors[t : t + size, :, None] * kernel).sum(axis=(0, 1)) + bias for t in starts]
         hidden = relu(affine(np.max(windows, axis=0), part(weights, "hidden")))
         out[index] = affine(hidden, part(weights, "output"))
     return out
+
+
+def null_head(passage, question, passage_mask, question_mask, weights):
+    """Attention pooling over each text, row by row, then a network with one hidden layer."""
+    pooled = []
+    for name, x, mask in (("passage", passage, passage_mask), ("question", question, question_mask)):
+        rows = np.zeros((len(x), x.shape[-1]))
+        for row in range(len(x)):
+            tokens = x[row][mask[row]]
+            if len(tokens):
+                rows[row] = np.exp(log_softmax(tokens @ weights[f"{name}_query"][:, 0])) @ tokens
+        pooled.append(rows)
+    hidden = relu(affine(np.concatenate(pooled, axis=-1), part(weights, "hidden")))
+    return affine(hidden, part(weights, "logits"))

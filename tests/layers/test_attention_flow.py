@@ -1,4 +1,4 @@
-"""AttentionFlow: context to query, query to context, and how the two are put together."""
+"""AttentionFlow: context to query, query to context, and their concatenation."""
 
 import layer_testing
 import numpy as np
@@ -27,7 +27,7 @@ def oracle(weights, passage, question, passage_mask, question_mask):
     return oracles.attention_flow(passage, question, passage_mask, question_mask, weights)
 
 
-# Not float16: the bias, which changes no weight, has a gradient of rounding errors alone, and there of exactly 0.
+# Not float16: the bias changes no attention weight. Its gradient is a rounding error, and exactly 0 in float16.
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_conformance(policy):
     inputs = make_inputs((7, 4, 0), (2, 4, 0))
@@ -53,7 +53,7 @@ def test_padding():
 
 
 def test_by_hand():
-    """A question of one word takes all attention; the passage token most like it takes nearly all of the other."""
+    """A question of one word gets all attention; the most similar passage token gets nearly all in return."""
     layer = AttentionFlow()
     inputs = {
         "passage": np.array([[[1.0, 0.0], [0.0, 1.0]]], "float32"),

@@ -11,7 +11,7 @@ ROWS, DIM, KERNEL, FILTERS = 13, 3, 5, 7
 
 
 def words_of(lengths, width, seed=4):
-    """Character ids `(1, words, width)`, words of the given lengths, 0 behind them."""
+    """Character ids `(1, words, width)` of words with these lengths, padded with 0."""
     ids = np.random.default_rng(seed).integers(1, ROWS + 1, (len(lengths), width))
     return (ids * layer_testing.mask_of(lengths, width))[None].astype("int32")
 
@@ -51,8 +51,8 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_padding_never_wins_the_maximum(sign):
-    """Real positions far below, or far above, what a position over padding holds."""
+def test_padding_never_is_the_maximum(sign):
+    """Real positions are far below, or far above, a position over padding."""
     layer = make()
     for weight in layer.trainable_weights:
         weight.assign(np.full(weight.shape, {"table": sign, "kernel": 0.3, "bias": 0.1}[weight.name], "float32"))
@@ -78,7 +78,7 @@ def test_padding():
 
 
 def test_dropout_falls_on_the_character_vectors():
-    """With everything dropped only the bias is left, so nothing behind the convolution is dropped."""
+    """If all vectors are dropped, the bias is left: nothing is dropped after the convolution."""
     layer = make(dropout=1.0)
     (out,) = layer_testing.run(layer, {"characters": words_of([3, 11], 11)}, training=True)
     bias = layer_testing.weights_of(layer)["convolution/bias"]
@@ -91,7 +91,7 @@ def test_published_parameters():
     assert layer_testing.parameters(layer) == 4_100 + 8 * 306
 
 
-def test_character_vectors_start_with_variance_one():
+def test_character_vectors_are_initialized_with_variance_one():
     layer = CharacterEmbedding(rows=1009, dim=11)
     layer.build((None, None, 20))
     table = layer_testing.weights_of(layer)["table"]

@@ -10,7 +10,7 @@ from fabir_tf.layers import ConvolutionalAttention
 HEADS, FEATURES, VALUE_FEATURES = 3, 12, 33
 QUERIES, KEYS = 7, 5
 AXES = {"query": 2, "key": 3}
-# Name -> kernel, one kernel a head, axis of the softmax.
+# Name -> kernel, depthwise, axis of the softmax.
 VARIANTS = {
     "none-key": (None, False, "key"),
     "none-query": (None, False, "query"),
@@ -24,7 +24,7 @@ VARIANTS = {
 
 
 def variants(*names):
-    """Parametrises a test over the variants of these names, or over all."""
+    """Parametrizes a test over the variants of these names, by default over all."""
     cases = [
         pytest.param({"kernel_size": kernel, "depthwise": depthwise, "softmax_axis": axis}, id=name)
         for name, (kernel, depthwise, axis) in VARIANTS.items()
@@ -61,10 +61,10 @@ def oracle_of(variant):
     return oracle
 
 
-def seen_weights(inputs, heads=HEADS, **config):
-    """The attention weights `(batch, heads, queries, keys)` as the output of a layer that is asked for them.
+def layer_and_weights(inputs, heads=HEADS, **config):
+    """A layer and its attention weights `(batch, heads, queries, keys)`.
 
-    With the identity as values, as value map and as output map, each head returns its weights.
+    If the values, the value map and the output map are the identity, each head returns its weights.
     """
     keys = inputs["keys"].shape[1]
     one_hot = np.concatenate([np.eye(keys)] * heads, axis=1)
@@ -144,9 +144,9 @@ def test_gradients(variant):
 
 @variants()
 def test_weights(variant):
-    """Exactly 0 on padded rows and columns; the rest sums to 1 along the stated axis, or to 0 where nothing is real."""
+    """Weights are exactly 0 on padding. Along the softmax they sum to 1, or to 0 if all is padding."""
     inputs = cross_inputs(query_lengths=(7, 4, 0, 7, 0), key_lengths=(3, 5, 5, 0, 0))
-    layer, weights = seen_weights(inputs, **variant)
+    layer, weights = layer_and_weights(inputs, **variant)
     query_mask, key_mask = inputs["query_mask"], inputs["key_mask"]
     real = np.broadcast_to((query_mask[:, :, None] & key_mask[:, None])[:, None], weights.shape)
     assert (weights[~real] == 0.0).all()
@@ -193,7 +193,7 @@ def test_queries_and_keys_of_padding_may_hold_anything(variant, garbage):
 
 
 def test_by_hand():
-    """One head, one feature, a 1x3 kernel [2, 1, 0]: each logit is twice its left neighbour plus itself.
+    """One head, one feature, a 1x3 kernel [2, 1, 0]: each logit is twice its left neighbor plus itself.
 
     Query 1; keys log 2, log 3, 0. Logits log 2, log 3, 0; convolved log 2, log 3 + 2 log 2, 2 log 3; the softmax of
     that is [2, 12, 9] / 23. Values 1, 10, 100.
@@ -216,7 +216,7 @@ def test_by_hand():
 
 
 def test_dropout_falls_on_the_weights_alone():
-    """With every weight dropped only the bias of the output map is left, and outside training nothing is dropped."""
+    """If all weights are dropped, the bias of the output map is left. Outside training nothing is dropped."""
     inputs = cross_inputs()
     layer = make(inputs, dropout=1.0)
     (out,) = layer_testing.run(layer, inputs, training=True)
@@ -250,8 +250,8 @@ def test_bad_arguments_are_refused(arguments, message):
         ConvolutionalAttention(**arguments)(**inputs)
 
 
-def test_a_matching_start_needs_like_features():
-    with pytest.raises(ValueError, match=r"like features.*6 and 8"):
+def test_a_shared_initialization_needs_the_same_features():
+    with pytest.raises(ValueError, match=r"the same number of features.*6 and 8"):
         ConvolutionalAttention(2, shared_query_key_init=True).build((None, None, 6), (None, None, 8), (None, None, 8))
 
 
@@ -260,13 +260,13 @@ def test_a_matching_start_needs_like_features():
     [((1, 5), False, 40_480), (None, False, 40_400), ((3, 7), False, 40_736), ((3, 7), True, 40_484)],
 )
 def test_published_parameters(kernel_size, depthwise, expected):
-    """Four maps of 100 x 100 with bias, and h x w x 4 x 4, or h x w x 4, for the kernel."""
+    """Four maps of 100 x 100 with bias; h x w x 4 x 4 for the kernel, or h x w x 4 if it is depthwise."""
     layer = ConvolutionalAttention(num_heads=4, kernel_size=kernel_size, depthwise=depthwise)
     layer.build(*[(None, None, 100)] * 3)
     assert layer_testing.parameters(layer) == expected
 
 
-def test_kernels_start_as_xavier_says():
+def test_kernels_are_initialized_by_xavier():
     layer = ConvolutionalAttention(num_heads=8, kernel_size=(3, 7))
     layer.build(*[(None, None, 64)] * 3)
     weights = layer_testing.weights_of(layer)
@@ -275,33 +275,33 @@ def test_kernels_start_as_xavier_says():
     assert abs(weights["kernel"].var() * (3 * 7 * 8) - 1.0) < 0.15
 
 
-def test_only_what_writes_the_output_starts_smaller():
+def test_only_the_output_map_is_initialized_smaller():
     layer = ConvolutionalAttention(num_heads=8, residual_init_scale=0.1)
     layer.build(*[(None, None, 64)] * 3)
     weights = layer_testing.weights_of(layer)
-    starts = {"query": 1.0, "key": 1.0, "value": 1.0, "output": 0.1}
-    for name, start in starts.items():
-        assert abs(weights[f"{name}/kernel"].std() * 64**0.5 - start) < 0.05 * start, name
+    gains = {"query": 1.0, "key": 1.0, "value": 1.0, "output": 0.1}
+    for name, gain in gains.items():
+        assert abs(weights[f"{name}/kernel"].std() * 64**0.5 - gain) < 0.05 * gain, name
 
 
 @pytest.mark.parametrize("depthwise", [False, True], ids=["dense", "depthwise"])
-def test_a_matching_start_makes_alike_tokens_attract_each_other(depthwise):
-    """Logits of 60 random tokens with themselves: the diagonal stands out only where keys begin as the queries do."""
+def test_a_shared_initialization_makes_similar_tokens_attend_to_each_other(depthwise):
+    """Among the logits of 60 random tokens with themselves, only a shared one makes the diagonal larger."""
     x, mask = layer_testing.normal(1, 60, 64, seed=3), layer_testing.mask_of([60], 60)
     excess = {}
-    for matching in (True, False):
-        layer = ConvolutionalAttention(4, (3, 5), depthwise, shared_query_key_init=matching)
+    for shared in (True, False):
+        layer = ConvolutionalAttention(4, (3, 5), depthwise, shared_query_key_init=shared)
         layer.build(*[(None, None, 64)] * 3)
         weights = layer_testing.weights_of(layer)
-        assert (weights["query/kernel"] == weights["key/kernel"]).all() == matching
+        assert (weights["query/kernel"] == weights["key/kernel"]).all() == shared
         assert abs(weights["key/kernel"].var() * 64 - 1.0) < 0.1
         logits = layer_testing.as_arrays(layer.score(x, x, mask, mask))[0][0]
-        excess[matching] = (logits.diagonal(axis1=1, axis2=2).mean(axis=1) - logits.mean()) / logits.std()
+        excess[shared] = (logits.diagonal(axis1=1, axis2=2).mean(axis=1) - logits.mean()) / logits.std()
     assert (excess[True] > 2.0).all()
     assert (abs(excess[False]) < 1.0).all()
 
 
-def test_a_matching_start_begins_without_a_convolution():
+def test_a_shared_initialization_starts_without_a_convolution():
     inputs = cross_inputs(keys=QUERIES, key_lengths=(7, 4))
     plain = make(inputs, kernel_size=None)
     convolved = ConvolutionalAttention(HEADS, (3, 5), shared_query_key_init=True)

@@ -1,4 +1,4 @@
-"""ConvolutionalSelector: two convolutions that see padding as the zeros outside the text."""
+"""ConvolutionalSelector: two convolutions that treat padding as the zeros outside the text."""
 
 import layer_testing
 import numpy as np
@@ -44,7 +44,7 @@ def test_gradients(kernel_size):
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_padding_leaves_with_the_lowest_logit(policy):
+def test_padding_gets_the_lowest_logit(policy):
     inputs = make_inputs((11, 7, 0))
     for logits in layer_testing.run(make(inputs, dtype=policy), inputs):
         assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()
@@ -59,7 +59,7 @@ def test_padding():
 
 
 def test_dropout_falls_in_front_of_each_convolution():
-    """With everything dropped the second convolution sees nothing: its bias is left, whatever the first one's."""
+    """If everything is dropped, only the bias of the second convolution is left."""
     inputs = make_inputs()
     layer = make(inputs, dropout=1.0)
     bias = layer_testing.weights_of(layer)["logits/bias"]

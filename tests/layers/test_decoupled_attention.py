@@ -61,7 +61,7 @@ def test_padding(variant):
     layer_testing.check_padding(make(inputs, **variant), inputs, lengths, axes, ["text", "text"])
 
 
-def test_the_same_weights_fall_on_both():
+def test_both_sides_share_the_weights():
     """Equal values and equal maps on both sides give equal results."""
     inputs = make_inputs()
     inputs["encodings"] = inputs["embeddings"]
@@ -74,7 +74,7 @@ def test_the_same_weights_fall_on_both():
 
 
 def test_dropped_weights_are_the_same_on_both_sides():
-    """Figure 2 has one set of weights: what is dropped for the embeddings is dropped for the encodings."""
+    """Figure 2 has one set of weights: the same ones are dropped for embeddings and encodings."""
     inputs = make_inputs()
     inputs["encodings"] = inputs["embeddings"]
     layer = make(inputs, dropout=0.5)
@@ -87,7 +87,7 @@ def test_dropped_weights_are_the_same_on_both_sides():
 
 
 def test_published_parameters():
-    """Maps of 200 x 200 for queries, keys, values and output; of 100 x 100 for the encodings' values and output."""
+    """200 x 200 for queries, keys, values and output; 100 x 100 for the encodings' values and output."""
     layer = DecoupledAttention(num_heads=4)
     layer.build((None, None, 200), (None, None, 200), (None, None, 100))
     assert layer_testing.parameters(layer) == 4 * (200 * 200 + 200) + 2 * (100 * 100 + 100) + 5 * 4 * 4

@@ -1,15 +1,16 @@
-"""DecoupledEncoder: positions, decoupled attention, and norms of each text's own."""
+"""DecoupledEncoder: positions, decoupled attention, and separate norms for the two texts."""
 
 import keras
 import layer_testing
 import numpy as np
 import oracles
 import pytest
+import relative_attention  # noqa: F401  registers "relative"
 
 from fabir_tf.layers import DecoupledEncoder
 
 HEADS, INPUT_DIM, OUTPUT_DIM, LENGTH = 2, 10, 6, 7
-# Small positions: those from 500 cost float32 three digits of a sine, see test_published_positions.
+# Small positions, because float32 loses three digits of a sine from 500 on; see test_published_positions.
 POSITIONS = {"min_frequency": 0.01, "position_offset": 2}
 VARIANTS = [{}, {"kernel_size": None}, {"kernel_size": (3, 7), "depthwise": True}]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=["published", "plain", "depthwise"])
@@ -18,7 +19,7 @@ texts = pytest.mark.parametrize("text", ["passage", "question"])
 
 @keras.saving.register_keras_serializable(package="tests")
 class PassageEncoder(DecoupledEncoder):
-    """The encoder with its text chosen, as the call arguments of `layer_testing` are arrays alone."""
+    """The encoder with a fixed text, because `layer_testing` passes only arrays."""
 
     TEXT = "passage"
 
@@ -33,7 +34,7 @@ class QuestionEncoder(PassageEncoder):
 
 @keras.saving.register_keras_serializable(package="tests")
 class BothEncoder(DecoupledEncoder):
-    """The encoder called on both texts, so that all of its weights learn."""
+    """The encoder on both texts, so that all of its weights learn."""
 
     def build(self, passage_shape, question_shape):
         super().build(passage_shape)
@@ -82,6 +83,7 @@ def test_conformance(policy):
         "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
+        "attention": "relative",
     }
     passage, question = make_inputs((7, 4, 0)), make_inputs((2, 0, 7), seed=2)
     inputs = {"passage": passage["x"], "question": question["x"]}
@@ -97,7 +99,7 @@ def test_forward(variant, text):
 
 
 def test_published_positions():
-    """From 500, down to 1e-4: the defaults."""
+    """The defaults: positions from 500, frequencies down to 1e-4."""
     inputs = make_inputs()
     layer = layer_testing.built(PassageEncoder(OUTPUT_DIM, num_heads=HEADS), inputs)
     oracle = oracle_of(min_frequency=1e-4, position_offset=500)

@@ -1,4 +1,4 @@
-"""A table's step does not depend on how often a row is looked up in pieces: Adam on every backend is Adam."""
+"""The step of a row does not depend on how often it is looked up, on every backend."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Dropout: each value alone, at its rate, and the mean kept."""
+"""Dropout: each value independently, at its rate, and the mean is preserved."""
 
 import keras
 import layer_testing
@@ -27,10 +27,10 @@ def test_the_share_that_is_dropped_is_the_rate(rate, dtype):
     calls = 400
     values = dropped(rate, (20, 7, 31), dtype, calls=calls)
     deviation = np.sqrt(rate * (1 - rate) / values.size)
-    # A call's rate is one of two multiples of 1/256.
+    # The rate of one call is one of two multiples of 1/256.
     assert abs((values == 0).mean() - rate) < 5 * (deviation + 1 / 512 / np.sqrt(calls))
     kept = values[values != 0]
-    # bfloat16 has 8 bits.
+    # bfloat16 has 8 significant bits.
     np.testing.assert_allclose(kept, 1 / (1 - rate), rtol=1e-3 if dtype == "float32" else 2**-7)
 
 
@@ -43,12 +43,12 @@ def test_a_call_drops_at_a_rate_next_to_its_own():
     assert {round(share) for share in shares} == {25, 26}
 
 
-def test_neighbours_are_dropped_apart():
-    """Four values share the bits of one number; what happens to one must not tell of those near it."""
+def test_neighbors_are_dropped_independently():
+    """Four values share the bits of one number, but must be independent."""
     kept = dropped(0.5, (1000, 1000)).ravel() > 0
     for distance in (1, 2, 3, 4, 5, 1000, 1001):
-        together = (kept[distance:] == kept[:-distance]).mean()
-        assert abs(together - 0.5) < 0.003, distance
+        equal = (kept[distance:] == kept[:-distance]).mean()
+        assert abs(equal - 0.5) < 0.003, distance
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 1, 3), (2, 2)])

@@ -42,7 +42,7 @@ def test_published_parameters():
     assert layer_testing.parameters(layer) == 100 * 200 + 200 + 200 * 100 + 100
 
 
-def test_kernels_start_as_xavier_says():
+def test_kernels_are_initialized_by_xavier():
     layer = FeedForward(hidden_dim=83)
     layer.build((None, None, 61))
     weights = layer_testing.weights_of(layer)
@@ -51,7 +51,7 @@ def test_kernels_start_as_xavier_says():
     assert not weights["hidden/bias"].any()
 
 
-def test_only_what_writes_the_output_starts_smaller():
+def test_only_the_output_map_is_initialized_smaller():
     layer = FeedForward(hidden_dim=83, residual_init_scale=0.1)
     layer.build((None, None, 61))
     weights = layer_testing.weights_of(layer)

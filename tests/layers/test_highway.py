@@ -1,4 +1,4 @@
-"""Highway: a gate that carries, and what it lets through otherwise."""
+"""Highway: a gate between a vector and its transformation."""
 
 import layer_testing
 import numpy as np
@@ -57,7 +57,7 @@ def test_published_parameters():
     assert layer_testing.parameters(layer) == 160_800
 
 
-def test_kernels_start_as_xavier_says():
+def test_kernels_are_initialized_by_xavier():
     layer = Highway(depth=1)
     layer.build((None, None, 61))
     weights = layer_testing.weights_of(layer)

@@ -1,4 +1,4 @@
-"""IndependentDecoder: compared with a search through every pair of borders."""
+"""IndependentDecoder: compared with a search through every pair of a start and an end."""
 
 import layer_testing
 import numpy as np
@@ -8,46 +8,50 @@ import pytest
 from fabir_tf.layers import IndependentDecoder
 
 
-def pairs_of(start, end):
-    """Every pair with its probability, the most probable first; a tie goes to the earlier borders."""
-    start, end = oracles.log_softmax(start.astype("float64")), oracles.log_softmax(end.astype("float64"))
-    scored = [(-(start[i] + end[j]), i, j) for i in range(len(start)) for j in range(len(end))]
-    return [(i, j, np.exp(-score)) for score, i, j in sorted(scored)]
-
-
 def decode(logits, n_best, **config):
     return layer_testing.run(IndependentDecoder(n_best, **config), logits)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n_best", [1, 3, 7])
-def test_the_best_pairs_are_found(seed, n_best):
+@pytest.mark.parametrize("with_null", [False, True])
+def test_the_best_pairs_are_found(seed, n_best, with_null):
     logits = {name: layer_testing.normal(3, 8, seed=seed + k) for k, name in enumerate(("start_logits", "end_logits"))}
-    first, last, probability = decode(logits, n_best)
+    null = {"null_logits": layer_testing.normal(3, 2, seed=seed + 2)} if with_null else {}
+    first, last, probability, no_answer = decode(logits | null, n_best)
     for row in range(3):
-        expected = pairs_of(*(values[row] for values in logits.values()))[:n_best]
-        assert [(i, j) for i, j, _ in expected] == list(zip(first[row], last[row], strict=True))
-        np.testing.assert_allclose(probability[row], [p for _, _, p in expected], rtol=1e-5)
+        pairs, expected = oracles.spans_in_order(
+            *(values[row] for values in logits.values()),
+            lambda i, j: True,
+            null["null_logits"][row].astype("float64") if with_null else None,
+        )
+        assert [(i, j) for i, j, _ in pairs[:n_best]] == list(zip(first[row], last[row], strict=True))
+        np.testing.assert_allclose(probability[row], [p for _, _, p in pairs[:n_best]], rtol=1e-5)
+        np.testing.assert_allclose(no_answer[row], expected, rtol=1e-5)
 
 
 def test_an_end_may_come_first():
     start, end = np.array([[0.0, 0.0, 9.0]], "float32"), np.array([[9.0, 0.0, 0.0]], "float32")
-    first, last, _ = decode({"start_logits": start, "end_logits": end}, 1)
+    first, last, *_ = decode({"start_logits": start, "end_logits": end}, 1)
     assert (first[0, 0], last[0, 0]) == (2, 0)
 
 
 def test_padding_and_surplus_have_no_probability():
     lowest = np.float32(-1e9)
     logits = np.array([[1.0, 2.0, lowest, lowest], [lowest] * 4], "float32")
-    first, last, probability = decode({"start_logits": logits, "end_logits": logits}, 6)
+    first, last, probability, no_answer = decode({"start_logits": logits, "end_logits": logits}, 6)
     assert ((first >= 0) & (first < 4) & (last >= 0) & (last < 4)).all()
     np.testing.assert_allclose(probability.sum(axis=1), [1.0, 0.0], atol=1e-6)
     assert (probability[0, 4:] == 0).all()
+    assert no_answer[1] == 1.0
 
 
-def test_conformance():
+@pytest.mark.parametrize("with_null", [False, True])
+def test_conformance(with_null):
     logits = {name: layer_testing.normal(2, 7, seed=k) for k, name in enumerate(("start_logits", "end_logits"))}
-    dtypes = ["int32", "int32", "float32"]
+    if with_null:
+        logits["null_logits"] = layer_testing.normal(2, 2, seed=2)
+    dtypes = ["int32", "int32", "float32", "float32"]
     layer_testing.run_layer_test(IndependentDecoder, {"n_best": 3}, logits, policy=None, output_dtypes=dtypes)
 
 

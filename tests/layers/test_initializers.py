@@ -1,4 +1,4 @@
-"""Initializers: their distributions, and the same numbers from the same seed on every backend."""
+"""Initializers: their distributions, and equal numbers for equal seeds on every backend."""
 
 import keras
 import numpy as np
@@ -30,7 +30,7 @@ def test_standard_normal():
 
 @pytest.mark.parametrize("initializer", [GlorotUniform, StandardNormal])
 def test_numbers_do_not_depend_on_the_backend(initializer):
-    """Written down from NumPy's generator; the JAX run of these tests expects the same."""
+    """All backends expect the numbers of NumPy's generator; the limit of this shape is 1."""
     random = np.random.default_rng(5)
     drawn = random.uniform(-1, 1, (2, 4)) if initializer is GlorotUniform else random.normal(size=(2, 4))
     values = initializer(5)((2, 4), "float32")
@@ -47,7 +47,7 @@ def test_round_trip(initializer):
     np.testing.assert_array_equal(made((3, 2)), initializer(8)((3, 2)))
 
 
-def test_the_seed_of_the_program_decides():
+def test_the_global_seed_determines_the_numbers():
     drawn = []
     for seed in (1, 1, 2):
         keras.utils.set_random_seed(seed)

@@ -1,8 +1,9 @@
-"""InteractionLayer: the half of a layer in which the passage attends to the question."""
+"""InteractionLayer: the part of a layer in which the passage attends to the question."""
 
 import layer_testing
 import oracles
 import pytest
+import relative_attention  # noqa: F401  registers "relative"
 
 from fabir_tf.layers import InteractionLayer
 
@@ -46,6 +47,7 @@ def test_conformance(policy):
         "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
+        "attention": "relative",
     }
     layer_testing.run_layer_test(InteractionLayer, config, make_inputs((7, 4, 0, 7), (3, 5, 5, 0)), policy)
 
@@ -69,7 +71,7 @@ def test_padding():
 
 
 def test_published_parameters():
-    """A processing layer's 162,560 less its self-attention and the norms of it."""
+    """The 162,560 of a processing layer without its self-attention and two norms."""
     layer = InteractionLayer(num_heads=4, hidden_dim=200)
     layer.build((None, None, 100), (None, None, 100))
     attention = 4 * (100 * 100 + 100) + 5 * 4 * 4

@@ -43,7 +43,7 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_padding_leaves_with_the_lowest_logit(policy):
+def test_padding_gets_the_lowest_logit(policy):
     inputs = make_inputs((7, 4, 0))
     for logits in layer_testing.run(make(inputs, dtype=policy), inputs):
         assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()

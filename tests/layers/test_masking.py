@@ -43,7 +43,7 @@ def test_mask_broadcasts():
 
 
 @pytest.mark.parametrize("garbage", [1e6, -1e6, -3e38, -np.inf])
-def test_what_stands_under_the_mask_does_not_matter(garbage):
+def test_masked_logits_do_not_matter(garbage):
     logits, mask = layer_testing.normal(3, 7, seed=1), layer_testing.mask_of([7, 4, 1], 7)
     clean, dirty = np.where(mask, logits, 0.0), np.where(mask, logits, np.float32(garbage)).astype("float32")
     np.testing.assert_array_equal(softmax(dirty, mask), softmax(clean.astype("float32"), mask))

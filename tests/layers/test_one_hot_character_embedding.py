@@ -1,4 +1,4 @@
-"""OneHotCharacterEmbedding: the commonest characters told apart by vectors that are not trained."""
+"""OneHotCharacterEmbedding: fixed unit vectors for the most frequent characters."""
 
 import layer_testing
 import numpy as np
@@ -55,7 +55,7 @@ def test_padding_does_not_matter():
 
 
 def test_parameters():
-    """Of 101 places; the report's other sizes are not given."""
+    """101 positions; the report does not give its other sizes."""
     layer = OneHotCharacterEmbedding()
     layer.build((None, None, 20))
     assert layer_testing.parameters(layer) == (5 * 101 * 100 + 100) + (100 * 100 + 100) + (100 * 50 + 50)

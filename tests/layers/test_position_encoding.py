@@ -13,7 +13,7 @@ def encode(layer, length, batch=1):
 
 
 def float32_rounding(length, dim, min_frequency, position_offset):
-    """What rounding a frequency and its product with the position can do to a sine, entry by entry."""
+    """Largest error of each sine from rounding the frequency and its product with the position."""
     positions = position_offset + np.arange(length)[:, None]
     frequencies = np.geomspace(1.0, min_frequency, dim // 2)[None]
     angles = np.concatenate([positions * frequencies] * 2, axis=1)
@@ -51,8 +51,8 @@ def test_published_defaults():
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_still_tells_neighbours_apart(policy):
-    """bfloat16 has no 501 beside 500: the angles need float32, only the result may be rounded."""
+def test_half_precision_distinguishes_neighbors(policy):
+    """bfloat16 cannot represent 501, so the angles need float32; only the result is rounded."""
     out = encode(PositionEncoding(100, dtype=policy), 409)[0]
     np.testing.assert_allclose(out, oracles.position_encoding(409, 100, 1e-4, 500), atol=2**-8)
 
@@ -69,7 +69,7 @@ def test_a_longer_text_starts_like_a_shorter_one():
     np.testing.assert_allclose(encode(layer, 700)[:, :7], encode(layer, 7), atol=1e-6)
 
 
-def test_nothing_to_train():
+def test_it_has_no_weights():
     layer = PositionEncoding(10)
     encode(layer, 3)
     assert not layer.weights
@@ -77,5 +77,5 @@ def test_nothing_to_train():
 
 @pytest.mark.parametrize("dim", [5, 2, 0])
 def test_an_odd_or_tiny_dimension_is_refused(dim):
-    with pytest.raises(ValueError, match=str(dim)):
+    with pytest.raises(ValueError, match=f"dim must be even and at least 4. Received: dim={dim}$"):
         PositionEncoding(dim)

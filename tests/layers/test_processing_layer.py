@@ -4,6 +4,7 @@ import layer_testing
 import numpy as np
 import oracles
 import pytest
+import relative_attention  # noqa: F401  registers "relative"
 
 from fabir_tf.layers import ProcessingLayer
 
@@ -56,13 +57,14 @@ def test_conformance(policy):
         "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
+        "attention": "relative",
     }
     inputs = make_inputs((7, 4, 0, 7, 0), (3, 5, 5, 0, 0))
     layer_testing.run_layer_test(ProcessingLayer, config, inputs, policy)
 
 
 @variants
-def test_begun_at_0_every_sublayer_passes_its_input_on(variant):
+def test_with_a_residual_scale_of_0_every_sublayer_starts_as_the_identity(variant):
     inputs = make_inputs()
     layer = ProcessingLayer(num_heads=HEADS, hidden_dim=HIDDEN, residual_init_scale=0.0, **variant)
     layer(**layer_testing.symbols_of(inputs))
@@ -92,7 +94,7 @@ def test_padding(variant):
     layer_testing.check_padding(layer, inputs, lengths, AXES, ["passage", "question"])
 
 
-def test_the_question_does_not_see_the_passage():
+def test_the_question_does_not_depend_on_the_passage():
     inputs = make_inputs()
     layer = make(inputs)
     other = inputs | {"passage": layer_testing.normal(2, PASSAGE, FEATURES, seed=9)}
@@ -106,7 +108,7 @@ def test_both_texts_share_the_self_attention():
 
 
 def test_sublayer_dropout_leaves_the_residual():
-    """With every sublayer's output dropped only the norms are left."""
+    """If the output of every sublayer is dropped, only the norms are left."""
     inputs = make_inputs()
     layer = make(inputs, dropout=1.0)
     weights = layer_testing.weights_of(layer)
@@ -121,7 +123,7 @@ def test_sublayer_dropout_leaves_the_residual():
 
 
 def test_attention_dropout_leaves_the_biases():
-    """With every attention weight dropped an attention returns its output map's bias."""
+    """If all weights are dropped, an attention returns the bias of its output map."""
     inputs = make_inputs()
     layer = make(inputs, attention_dropout=1.0)
     weights = layer_testing.weights_of(layer)

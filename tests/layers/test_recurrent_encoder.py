@@ -1,4 +1,4 @@
-"""RecurrentEncoder: a text read from both of its ends, however long its neighbours are."""
+"""RecurrentEncoder: a text read from both ends, independent of its neighbors' lengths."""
 
 import layer_testing
 import numpy as np
@@ -28,7 +28,7 @@ def test_conformance(policy):
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_forward(cell):
-    """The oracle runs over each text's own tokens, so this also shows that both ends of a padded text are right."""
+    """The oracle reads only real tokens, so this also tests both ends of a padded text."""
     inputs = make_inputs()
     layer_testing.check_forward(
         make(inputs, cell=cell),
@@ -52,7 +52,7 @@ def test_padding():
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_padding_comes_out_as_zero(policy):
+def test_padding_becomes_zero(policy):
     inputs = make_inputs((7, 4, 0))
     (out,) = layer_testing.run(make(inputs, dtype=policy), inputs)
     assert (out[~inputs["mask"]] == 0).all()
@@ -60,7 +60,7 @@ def test_padding_comes_out_as_zero(policy):
 
 
 def test_published_parameters():
-    """Porwal's encoder of 400 features has 2,563,200."""
+    """Porwal's encoder with 400 features has 2,563,200 parameters."""
     layer = RecurrentEncoder(400)
     layer.build((None, None, 400))
     assert layer_testing.parameters(layer) == 2_563_200
@@ -71,7 +71,7 @@ def test_an_unknown_cell_is_refused():
         RecurrentEncoder(cell="rnn")
 
 
-def test_first_weights_differ_between_the_directions():
+def test_initial_weights_differ_between_the_directions():
     layer = RecurrentEncoder(3)
     layer.build((None, None, FEATURES))
     weights = layer_testing.weights_of(layer)

@@ -1,9 +1,10 @@
-"""ReductionLayer: the texts meet on the embeddings; the linear map; the encodings."""
+"""ReductionLayer: interaction of the embeddings, a linear map, and the encodings."""
 
 import layer_testing
 import numpy as np
 import oracles
 import pytest
+import relative_attention  # noqa: F401  registers "relative"
 
 from fabir_tf.layers import DecoupledEncoder, ReductionLayer
 
@@ -65,6 +66,7 @@ def test_conformance(policy):
         "residual_init_scale": 0.5,
         "attention_dropout": 0.2,
         "dropout": 0.3,
+        "attention": "relative",
     }
     inputs = make_inputs((7, 4, 0, 7, 0), (3, 5, 5, 0, 0))
     layer_testing.run_layer_test(ReductionLayer, config, inputs, policy)
@@ -97,7 +99,7 @@ def test_the_question_does_not_see_the_passage():
 
 
 def test_sublayer_dropout_leaves_the_residual():
-    """With every sublayer's output dropped only norms, the linear map and the encodings are left."""
+    """If the output of every sublayer is dropped, norms, linear map and encodings are left."""
     inputs = make_inputs()
     layer = make(inputs, dropout=1.0)
     weights = layer_testing.weights_of(layer)
@@ -111,7 +113,7 @@ def test_sublayer_dropout_leaves_the_residual():
 
 
 def test_published_parameters():
-    """With the encoder before it: the published 685,660."""
+    """Together with its encoder it has the published 685,660."""
     layer, encoder = ReductionLayer(100, num_heads=4, hidden_dim=400), DecoupledEncoder(100, num_heads=4)
     layer.build((None, None, 200), (None, None, 200), (None, None, 100), (None, None, 100))
     encoder.build((None, None, 200))

@@ -1,4 +1,4 @@
-"""ResidualNorm: the sum of a sublayer's input and output, normalised over the features."""
+"""ResidualNorm: the sum of a sublayer's input and output, normalized over the features."""
 
 import layer_testing
 import numpy as np
@@ -25,7 +25,7 @@ def test_conformance(policy):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_a_token_of_equal_values_has_finite_gradients(policy):
-    """Its variance is 0: only epsilon stands under the root."""
+    """Its variance is 0, so epsilon alone is under the root."""
     inputs = {"x": np.ones((2, 3, 5), "float32"), "update": np.zeros((2, 3, 5), "float32")}
     layer = layer_testing.built(ResidualNorm(dtype=policy), inputs)
     _, value, gradients = layer_testing.value_and_gradients(layer, inputs, [layer_testing.normal(2, 3, 5, seed=3)])
@@ -48,8 +48,8 @@ def test_by_hand():
     np.testing.assert_allclose(out, [[[-1.0, 1.0]]], atol=1e-6)
 
 
-def test_small_values_are_normalised_too():
-    """Epsilon is 1e-8: a variance of 1e-4 is far above it (Keras' own default of 1e-3 would be above the variance)."""
+def test_small_values_are_normalized_too():
+    """Epsilon is 1e-8: a variance of 1e-4 is far above it (Keras' default of 1e-3 is not)."""
     inputs = {name: value * np.float32(0.01) for name, value in INPUTS.items()}
     layer_testing.check_forward(make(), inputs, oracle, tolerance=1e-4)
 
@@ -69,7 +69,7 @@ def test_dropout_falls_on_the_update_alone():
     layer_testing.check_forward(layer, INPUTS, oracle)
 
 
-def test_tokens_do_not_meet():
+def test_tokens_are_independent():
     inputs = {"x": layer_testing.normal(2, 7, 5, seed=1), "update": layer_testing.normal(2, 7, 5, seed=2)}
     axes = {"x": "text", "update": "text"}
     layer_testing.check_padding(make(), inputs, {"text": [7, 3]}, axes, ["text"])

@@ -11,9 +11,16 @@ from fabir_tf.models.precision import dtype_policy
 PADDING = np.float32(-1e9)
 
 
-def decode(start, end, max_answer=15, n_best=1, **config):
+def decode_all(start, end, max_answer=15, n_best=1, null=None, **config):
     logits = {"start_logits": np.asarray(start, "float32"), "end_logits": np.asarray(end, "float32")}
+    if null is not None:
+        logits["null_logits"] = np.asarray(null, "float32")
     return layer_testing.run(SpanDecoder(max_answer, n_best, **config), logits)
+
+
+def decode(*arguments, **config):
+    """The spans without the no-answer probability."""
+    return decode_all(*arguments, **config)[:3]
 
 
 def random_logits(batch, length, seed, scale=3.0):
@@ -34,16 +41,19 @@ def assert_decodes(start, end, max_answer, n_best, digits=9):
         assert (probability[row, len(expected) :] == 0.0).all()
 
 
+@pytest.mark.parametrize("with_null", [False, True])
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_conformance(policy):
+def test_conformance(policy, with_null):
     inputs = {"start_logits": random_logits(3, 11, seed=1), "end_logits": random_logits(3, 11, seed=2)}
     for logits in inputs.values():
         logits[1, 7:] = PADDING
         logits[2] = PADDING
+    if with_null:
+        inputs["null_logits"] = random_logits(3, 2, seed=3)
     config = {"max_answer": 4, "n_best": 5}
     with dtype_policy(policy):
         layer_testing.run_layer_test(
-            SpanDecoder, config, inputs, policy=None, output_dtypes=["int32", "int32", "float32"]
+            SpanDecoder, config, inputs, policy=None, output_dtypes=["int32", "int32", "float32", "float32"]
         )
 
 
@@ -65,7 +75,7 @@ def test_confident_logits():
 
 
 def test_a_search_from_the_best_start_would_miss_it():
-    """0.4 * 0.1 from the likeliest start, 0.35 * 0.8 from the second."""
+    """0.4 * 0.1 with the most probable start, 0.35 * 0.8 with the second one."""
     start, end = np.log([[0.25, 0.35, 0.4]]), np.log([[0.1, 0.8, 0.1]])
     first, last, probability = decode(start, end)
     assert (first, last) == (1, 1)
@@ -74,7 +84,7 @@ def test_a_search_from_the_best_start_would_miss_it():
 
 @pytest.mark.parametrize("max_answer", [1, 2, 4, 15])
 def test_the_last_token_allowed(max_answer):
-    """A start at 2 and ends that grow with every token: the answer has exactly max_answer tokens."""
+    """The start is 2 and end logits grow with every token, so the answer has exactly max_answer tokens."""
     start, end = np.full((1, 23), -20.0), np.arange(23.0)[None]
     start[0, 2] = 20.0
     first, last, _ = decode(start, end, max_answer)
@@ -126,7 +136,7 @@ def test_fewer_spans_than_asked_for(length, max_answer):
 
 
 def test_fewer_real_spans_than_asked_for():
-    """Two real tokens of seven have three spans; those over padding are none."""
+    """Two real tokens have three spans; spans over padding do not count."""
     start, end = np.full((1, 7), PADDING), np.full((1, 7), PADDING)
     start[0, :2], end[0, :2] = [1.0, 0.5], [0.2, 0.1]
     _, _, probability = decode(start, end, 15, n_best=5)
@@ -142,8 +152,8 @@ def test_a_row_without_a_real_token_has_no_probable_span():
     assert (probability[1] == 0.0).all()
 
 
-def test_probabilities_of_all_spans_and_windows():
-    """A window as long as the passage: the spans' probabilities sum to the mass on i <= j."""
+def test_probabilities_of_all_spans():
+    """If max_answer is the passage's length, probabilities sum to the mass of i <= j."""
     start, end = random_logits(1, 7, seed=1), random_logits(1, 7, seed=2)
     _, _, probability = decode(start, end, 7, n_best=28)
     expected = sum(p for _, _, p in oracles.best_spans(start[0], end[0], 7))
@@ -151,7 +161,7 @@ def test_probabilities_of_all_spans_and_windows():
 
 
 def test_the_best_of_hardly_possible_spans():
-    """Start and end are sure, in the wrong order: every span's probability is below what float32 can hold."""
+    """Start and end are certain but in the wrong order: all probabilities underflow in float32."""
     start, end = np.zeros((1, 5)), np.zeros((1, 5))
     start[0], end[0] = [0.0, 1.0, 2.0, 3.0, 120.0], [120.0, 3.0, 5.0, 1.0, 0.0]
     first, last, _ = decode(start, end)
@@ -166,7 +176,65 @@ def test_mixed_precision_decodes_in_float32(policy):
     wanted = decode(start, end, 4, 3)
     with dtype_policy(policy):
         found = decode(start, end, 4, 3)
-        asked_for_by_name = decode(start, end, 4, 3, dtype=policy)
-    for spans in (found, asked_for_by_name):
+        explicit = decode(start, end, 4, 3, dtype=policy)
+    for spans in (found, explicit):
         np.testing.assert_array_equal(spans[0], wanted[0])
         np.testing.assert_array_equal(spans[1], wanted[1])
+
+
+@pytest.mark.parametrize("shift", [0.0, 5.0, -30.0])
+@pytest.mark.parametrize(("length", "max_answer", "n_best"), [(1, 15, 1), (2, 15, 5), (11, 4, 7), (31, 15, 20)])
+def test_null_logits_join_the_softmax(length, max_answer, n_best, shift):
+    start, end, null = (random_logits(17, size, seed=size + k) for k, size in enumerate((length, length, 2)))
+    null += shift
+    first, last, probability, no_answer = decode_all(start, end, max_answer, n_best, null)
+    assert no_answer.shape == (17,)
+    for row in range(17):
+        spans, expected = oracles.spans_in_order(
+            start[row], end[row], lambda i, j: i <= j < i + max_answer, null[row].astype("float64")
+        )
+        spans = spans[:n_best]
+        assert [(i, j) for i, j, _ in spans] == list(zip(first[row], last[row], strict=True))[: len(spans)]
+        np.testing.assert_allclose(probability[row, : len(spans)], [p for _, _, p in spans], rtol=1e-4)
+        assert (probability[row, len(spans) :] == 0.0).all()
+        np.testing.assert_allclose(no_answer[row], expected, rtol=1e-4)
+
+
+def test_null_logits_leave_the_order_of_the_spans():
+    """Even if the null is so probable that float32 cannot distinguish the spans' log probabilities."""
+    start, end = random_logits(31, 17, seed=1, scale=1e-3), random_logits(31, 17, seed=2, scale=1e-3)
+    wanted = decode_all(start, end, 4, 5)
+    found = decode_all(start, end, 4, 5, np.full((31, 2), 1e6))
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_array_equal(found[1], wanted[1])
+    np.testing.assert_array_equal(found[3], 1.0)
+
+
+def test_very_low_null_logits_change_no_probability():
+    start, end = random_logits(13, 9, seed=1), random_logits(13, 9, seed=2)
+    found = decode_all(start, end, 4, 5, np.full((13, 2), PADDING))
+    np.testing.assert_allclose(found[2], decode(start, end, 4, 5)[2], rtol=1e-5)
+    np.testing.assert_array_equal(found[3], 0.0)
+
+
+def test_without_null_logits_the_best_span_decides():
+    _, _, probability, no_answer = decode_all(random_logits(13, 9, seed=1), random_logits(13, 9, seed=2), 4, 5)
+    np.testing.assert_allclose(no_answer, 1.0 - probability[:, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("null", [None, np.full((2, 2), -50.0), np.full((2, 2), PADDING)])
+def test_a_row_without_a_real_token_has_no_answer(null):
+    start, end = random_logits(2, 7, seed=1), random_logits(2, 7, seed=2)
+    start[1], end[1] = PADDING, PADDING
+    _, _, probability, no_answer = decode_all(start, end, 4, 3, null)
+    assert no_answer[0] < 1.0
+    assert (no_answer[1], *probability[1]) == (1.0, 0.0, 0.0, 0.0)
+
+
+def test_padding_changes_nothing_beside_null_logits():
+    start, end, null = random_logits(17, 5, seed=1), random_logits(17, 5, seed=2), random_logits(17, 2, seed=3)
+    padding = np.full((17, 40), PADDING)
+    alone = decode_all(start, end, 3, 4, null)
+    padded = decode_all(np.hstack([start, padding]), np.hstack([end, padding]), 3, 4, null)
+    for found, wanted in zip(padded, alone, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)

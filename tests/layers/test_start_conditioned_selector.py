@@ -1,4 +1,4 @@
-"""StartConditionedSelector: the end depends on where the answer is likely to begin."""
+"""StartConditionedSelector: the end depends on the distribution of the start."""
 
 import layer_testing
 import numpy as np
@@ -50,14 +50,14 @@ def test_padding():
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_padding_leaves_with_the_lowest_logit(policy):
+def test_padding_gets_the_lowest_logit(policy):
     inputs = make_inputs((7, 4, 0))
     for logits in layer_testing.run(make(inputs, dtype=policy), inputs):
         assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()
 
 
-def test_the_end_knows_of_the_start():
-    """Another start, through its weights alone, gives another end."""
+def test_the_end_depends_on_the_start():
+    """Other weights of the start give other logits of the end."""
     inputs = make_inputs()
     layer = make(inputs)
     _, before = layer_testing.run(layer, inputs)
@@ -68,12 +68,12 @@ def test_the_end_knows_of_the_start():
 
 def test_everything_dropped():
     inputs = make_inputs()
-    start, _ = layer_testing.run(make(inputs, dropout=1.0), inputs, training=True)
-    assert (start[inputs["passage_mask"]] == 0.0).all()
+    for logits in layer_testing.run(make(inputs, dropout=1.0), inputs, training=True):
+        assert (logits[inputs["passage_mask"]] == 0.0).all()
 
 
 def test_published_parameters():
-    """Two vectors of 1,000 weights, and a network of 100 units each way over 1,400 features."""
+    """Two vectors of 1,000 weights, and two networks of 100 units over 1,400 features."""
     layer = StartConditionedSelector(100)
     layer.build((None, None, 800), (None, None, 200))
     assert layer_testing.parameters(layer) == 2 * 1000 + 2 * 4 * ((1400 + 100) * 100 + 100)

@@ -1,4 +1,4 @@
-"""SummedCharacterEmbedding: a word's characters in any order."""
+"""SummedCharacterEmbedding: a word's characters without their order."""
 
 import layer_testing
 import numpy as np

@@ -36,7 +36,7 @@ def test_forward_and_gradients():
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_padding_leaves_with_the_lowest_logit(policy):
+def test_padding_gets_the_lowest_logit(policy):
     inputs = make_inputs((7, 4, 0))
     (logits,) = layer_testing.run(make(inputs, dtype=policy), inputs)
     assert (logits[~inputs["passage_mask"]] == np.float32(-1e9)).all()
@@ -56,7 +56,7 @@ def test_everything_dropped():
 
 
 def test_published_parameters():
-    """Porwal's start of 3,200 and 800 features has no bias."""
+    """Porwal's start, with 3,200 and 800 features, has no bias."""
     layer = TokenLogits()
     layer.build((None, None, 4000))
     assert layer_testing.parameters(layer) == 4000

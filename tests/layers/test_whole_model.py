@@ -1,4 +1,4 @@
-"""The layers put together by `build_model`: against the oracle, over padding, counted, trained, saved."""
+"""The model of `build_model`: outputs, padding, parameters, training, saving."""
 
 import keras
 import layer_testing
@@ -38,7 +38,7 @@ PASSAGE_LENGTHS, QUESTION_LENGTHS = [11, 2], [3, 5]
 
 
 def ids(lengths, width, seed, config=SMALL):
-    """Word ids and character ids of a text, 0 behind its tokens and behind each word's characters."""
+    """Word ids and character ids of a text, padded with 0 after its tokens and after each word's characters."""
     rng = np.random.default_rng(seed)
     mask = layer_testing.mask_of(lengths, width)
     words = rng.integers(1, 1 + config["trainable_words"] + config["frozen_words"], mask.shape) * mask
@@ -60,7 +60,7 @@ def make_inputs(passage_lengths=PASSAGE_LENGTHS, question_lengths=QUESTION_LENGT
 
 
 def small_model(**changes):
-    """A small model, every weight random."""
+    """A small model with random values in all weights."""
     model = fabir_tf.build_model(**(SMALL | changes))
     rng = np.random.default_rng(1)
     for weight in model.weights:
@@ -70,16 +70,16 @@ def small_model(**changes):
 
 
 def logits_of(model, inputs):
-    """Start and end; `model` may be the `runner` of a model."""
+    """Start and end logits of a model or of its `runner`."""
     call = layer_testing.runner(model) if isinstance(model, keras.Model) else model
     outputs = call(inputs)
     return layer_testing.as_arrays([outputs["start_logits"], outputs["end_logits"]])
 
 
 def compiled(model, optimizer):
-    """Ready to train on start and end."""
+    """The model, compiled to train on start and end."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # TensorFlow's graph needs no XLA, which takes minutes here; JAX has nothing else.
+    # XLA takes minutes to compile this on TensorFlow, which can do without; JAX cannot.
     jit = keras.backend.backend() == "jax"
     model.compile(
         optimizer=optimizer,
@@ -90,7 +90,7 @@ def compiled(model, optimizer):
 
 
 def total_loss(result):
-    """The first of what `train_on_batch` returns, the sum of the outputs' losses."""
+    """The first result of `train_on_batch`: the sum of the outputs' losses."""
     return float(np.ravel(result)[0])
 
 
@@ -119,7 +119,7 @@ def test_forward(variant):
 
 
 @pytest.mark.parametrize("variant", ["published", "row-wise-depthwise"])
-def test_padding_and_neighbours_change_nothing(variant):
+def test_padding_and_neighbors_change_nothing(variant):
     model, inputs = layer_testing.runner(small_model(**VARIANTS[variant], num_layers=1)), make_inputs()
     batched = logits_of(model, inputs)
     longer = logits_of(model, padded(inputs, 19, 13))
@@ -156,7 +156,7 @@ def test_parameters_of_other_vocabularies(trainable_words, characters):
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_logits_are_float32_in_mixed_precision(policy):
-    """One row is padding alone."""
+    """One of the examples is only padding."""
     inputs = make_inputs([11, 0], [3, 0])
     with dtype_policy(policy):
         model = small_model(num_layers=0)
@@ -168,10 +168,10 @@ def test_logits_are_float32_in_mixed_precision(policy):
 
 
 def test_it_learns_and_is_saved(tmp_path):
-    """Two examples by heart, beside a row of padding alone, in compiled steps with loss scaling; then from a file."""
+    """It learns two examples by heart, beside one of padding, with loss scaling; then it is loaded from a file."""
     keras.utils.set_random_seed(7)
-    keep = ("input_dropout", "sublayer_dropout", "attention_dropout", "selector_dropout", "character_dropout")
-    config = SMALL | {"num_layers": 0, "selector_filters": 16} | dict.fromkeys(keep, 1.0)
+    rates = ("input_dropout", "sublayer_dropout", "attention_dropout", "selector_dropout", "character_dropout")
+    config = SMALL | {"num_layers": 0, "selector_filters": 16} | dict.fromkeys(rates, 0.0)
     inputs = make_inputs([11, 9, 0], [3, 5, 0])
     targets = {"start_logits": np.array([7, 2, 0]), "end_logits": np.array([9, 3, 0])}
     with dtype_policy("mixed_float16"):
@@ -181,12 +181,14 @@ def test_it_learns_and_is_saved(tmp_path):
     assert np.isfinite(losses).all()
     for weight, old, new in zip(model.weights, before, model.get_weights(), strict=True):
         assert np.isfinite(new).all(), weight.path
-        if weight.trainable and "question_encoding_norm" not in weight.path:  # the reduced question is not used
+        if (
+            weight.trainable and "question_encoding_norm" not in weight.path
+        ):  # the reduced question has no effect on the logits
             assert (new != old).any(), f"{weight.path} does not learn"
     start, end = logits_of(model, inputs)
     np.testing.assert_array_equal(start.argmax(1), targets["start_logits"])
     np.testing.assert_array_equal(end.argmax(1), targets["end_logits"])
-    padding_alone = 2 * np.log(PASSAGE) / 3  # what the third row costs, whatever the weights
+    padding_alone = 2 * np.log(PASSAGE) / 3  # loss of the third example, for any weights
     assert losses[-1] < padding_alone + 0.1
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

@@ -1,4 +1,4 @@
-"""WordDropout: each word alone, at its rate, and padding never."""
+"""WordDropout: each word independently, at its rate, and never padding."""
 
 import keras
 import layer_testing
@@ -35,20 +35,20 @@ def test_the_share_that_is_dropped_is_the_rate(rate):
     assert abs(dropped(rate, shape).mean() - rate) < 5 * deviation
 
 
-def test_a_word_is_unknown_or_what_it_was_and_padding_stays():
+def test_a_word_becomes_unknown_or_stays_and_padding_stays():
     words = np.random.default_rng(3).integers(0, 9, (300, 40)).astype("int32")
     out = np.asarray(WordDropout(0.4, seed=2)(words, training=True))
     changed = out != words
     assert changed.any()
     assert (out[changed] == 1).all()
     np.testing.assert_array_equal(out == 0, words == 0)
-    # Every word but padding and unknown ones, which stay so, is dropped alike often.
+    # All words are dropped at the same rate, except for padding and unknown words, which stay the same.
     for word in range(2, 9):
         assert abs(changed[words == word].mean() - 0.4) < 0.06, word
     assert not changed[words <= 1].any()
 
 
-def test_places_are_drawn_apart():
+def test_positions_are_drawn_independently():
     kept = ~dropped(0.5, (1000, 300)).ravel()
     for distance in (1, 2, 4, 300):
         assert abs((kept[distance:] == kept[:-distance]).mean() - 0.5) < 0.006, distance
@@ -80,7 +80,7 @@ def test_an_impossible_rate_is_refused(rate):
 
 
 def test_its_generator_is_part_of_its_state():
-    """An exact continuation needs it."""
+    """Training can then be resumed exactly."""
     layer = WordDropout(0.5, seed=3)
     before = np.array(keras.ops.convert_to_numpy(layer.non_trainable_variables[0]))
     layer(INPUTS["words"], training=True)

@@ -28,7 +28,7 @@ def layer():
 def test_conformance(policy):
     config = {"trainable_rows": TRAINABLE, "frozen_rows": FROZEN, "dim": DIM}
     words = random_words(2, 11)
-    words[1], words[0, 0] = 0, 1  # a row of padding; every weight in use
+    words[1], words[0, 0] = 0, 1  # a row of padding; every weight is used
     layer_testing.run_layer_test(WordEmbedding, config, {"words": words}, policy)
 
 
@@ -66,7 +66,7 @@ def test_published_parameters():
     assert layer_testing.parameters(layer) == 10_100 + 100 * 50
 
 
-def test_trainable_rows_start_with_variance_one():
+def test_trainable_rows_are_initialized_with_variance_one():
     layer = WordEmbedding(trainable_rows=101, frozen_rows=1, dim=97)
     layer.build((None, None))
     table = layer_testing.weights_of(layer)["trainable_table"]

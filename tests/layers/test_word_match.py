@@ -1,4 +1,4 @@
-"""WordMatch against strings: what is in the other text, told by Python itself."""
+"""WordMatch: compared with Python's string operations."""
 
 import itertools
 
@@ -14,11 +14,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ1973"
 
 
 def ids_of(text, length, known):
-    """Ids as a vocabulary would give them; letters that are not in `LETTERS` and words not `known` have id 1."""
+    """Ids as in a vocabulary; letters outside `LETTERS` and words outside `known` have id 1."""
     words, characters = np.zeros(length, "int32"), np.zeros((length, WIDTH), "int32")
-    for place, word in enumerate(text.split()):
-        words[place] = 2 + known.index(word.lower()) if word.lower() in known else 1
-        characters[place, : len(word)] = [2 + LETTERS.find(letter) for letter in word[:WIDTH]]
+    for position, word in enumerate(text.split()):
+        words[position] = 2 + known.index(word.lower()) if word.lower() in known else 1
+        characters[position, : len(word)] = [2 + LETTERS.find(letter) for letter in word[:WIDTH]]
     return words, characters
 
 
@@ -55,14 +55,14 @@ def test_forward():
     for row, (passage, question) in enumerate(zip(PASSAGES, QUESTIONS, strict=True)):
         sides = ((found[0], passage.split(), question.split()), (found[1], question.split(), passage.split()))
         for features, words, others in sides:
-            for place in range(features.shape[1]):
-                truth = expected(words[place], others, WIDTH) if place < len(words) else [0, 0, 0]
+            for position in range(features.shape[1]):
+                truth = expected(words[position], others, WIDTH) if position < len(words) else [0, 0, 0]
                 np.testing.assert_allclose(
-                    features[row, place], truth, rtol=1e-6, err_msg=str(words[place : place + 1])
+                    features[row, position], truth, rtol=1e-6, err_msg=str(words[position : position + 1])
                 )
 
 
-def test_unknown_letters_are_like_nothing():
+def test_unknown_letters_match_nothing():
     inputs = make_inputs(("\u4e2d",), ("\u4e2d",))
     for part in WordMatch()(**{name: np.where(ids > 1, 1, ids) for name, ids in inputs.items()}):
         assert not np.asarray(part).any()
@@ -80,7 +80,7 @@ def test_types_and_configuration(policy):
     assert WordMatch.from_config(layer.get_config()).get_config() == layer.get_config()
 
 
-def test_padding_and_neighbours_change_nothing():
+def test_padding_and_neighbors_change_nothing():
     wide, narrow = (make_inputs(PASSAGES, QUESTIONS, *sizes) for sizes in ((12, 8), (9, 5)))
     found = [np.asarray(part) for part in WordMatch()(**wide)]
     alone = [np.asarray(part)[0] for part in WordMatch()(**{name: ids[:1] for name, ids in narrow.items()})]

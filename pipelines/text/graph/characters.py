@@ -1,4 +1,4 @@
-"""Characters that know their neighbours, for rules that are comparisons of all characters at once, inside a graph."""
+"""Characters with access to their neighbors, for rules that compare all characters of a batch at once in a graph."""
 
 import tensorflow as tf
 
@@ -6,13 +6,13 @@ from fabir_tf.pipelines.text.graph.code_points import LETTER_BITS, CharacterTabl
 
 
 class Characters:
-    """Code points cut into stretches; what is asked of a neighbour is false or 0 beyond a stretch's border.
+    """Code points divided into segments; the neighbor across a segment boundary has the value false or 0.
 
     Args:
         code_points: int32 `(n,)`.
         classes: int32 `(n,)`, from `table`.
-        starts: boolean `(n,)`, true where a stretch begins; the first one has to.
-        table: what gave the classes.
+        starts: boolean `(n,)`, true at the first character of each segment; the first value must be true.
+        table: the table that gave the classes.
     """
 
     def __init__(self, code_points: tf.Tensor, classes: tf.Tensor, starts: tf.Tensor, table: CharacterTable):
@@ -30,30 +30,30 @@ class Characters:
         return tf.size(self.code_points, tf.int64)
 
     def are(self, character: str) -> tf.Tensor:
-        """Boolean `(n,)`: true where this character stands."""
+        """Boolean `(n,)`: true at each occurrence of the character."""
         if character not in self._known:
             self._known[character] = tf.equal(self.code_points, ord(character))
         return self._known[character]
 
     def are_in(self, name: str) -> tf.Tensor:
-        """Boolean `(n,)`: true where a character of this class stands."""
+        """Boolean `(n,)`: true at each character of the class."""
         if name not in self._known:
             self._known[name] = self._table.contains(name, self.classes)
         return self._known[name]
 
     def before(self, values: tf.Tensor) -> tf.Tensor:
-        """The value of the character before each, `(n,)` to `(n,)`."""
+        """The values of the previous characters, `(n,)` to `(n,)`."""
         return _only(tf.roll(values, 1, 0), self._not_first)
 
     def after(self, values: tf.Tensor) -> tf.Tensor:
-        """The value of the character after each, `(n,)` to `(n,)`."""
+        """The values of the next characters, `(n,)` to `(n,)`."""
         return _only(tf.roll(values, -1, 0), self._not_last)
 
     def odd_ones(self, run: tf.Tensor) -> tf.Tensor:
-        """Of each run of true values the first, third, fifth, ...; boolean `(n,)` to `(n,)`."""
+        """Keeps the first, third, fifth, ... value of each run of true values; boolean `(n,)` to `(n,)`."""
         begins = run & ~self.before(run)
-        place = tf.range(self.count) - last_index(begins)
-        return run & tf.equal(place % 2, 0)
+        index_in_run = tf.range(self.count) - last_index(begins)
+        return run & tf.equal(index_in_run % 2, 0)
 
 
 def _only(values: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
-"""Texts as one flat array of code points and their classes, with TensorFlow operations only: for use inside a graph.
+"""Texts as one flat array of code points and their classes, with TensorFlow operations only, for use inside a graph.
 
-What Python and NLTK's regular expressions know of a character (is it a space, a letter, in lower case, ...) is asked of
-them once for every code point there is, and travels with the graph as a constant of some 150 kB.
+The classes of a character (space, letter, lower case, ...) are those of Python and of NLTK's regular expressions. They
+are computed once for every Unicode code point and are part of the graph as a constant of about 150 kB.
 """
 
 import functools
@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 try:
-    # NLTK's regular expressions; their classes are not quite those of `re`.
+    # NLTK's own regular expressions; a few of their character classes differ from those of `re`.
     from nltk import redos as nltk_re
 except ImportError:
     nltk_re = re
@@ -23,7 +23,7 @@ CODE_POINTS = 0x110000
 PAGE = 128
 
 LETTER_BITS = 5
-"""The lowest bits of a class hold 1 to 26 for what `re` takes for a to z regardless of case, 27 for the apostrophe."""
+"""The lowest bits of a class are 1 to 26 for what `re` matches as a to z ignoring case, and 27 for the apostrophe."""
 
 Matches = Callable[[str], np.ndarray]
 
@@ -33,8 +33,8 @@ class CodePoints(NamedTuple):
 
     Attributes:
         values: int32 `(total,)`, the code points.
-        byte_offsets: int64 `(total + 1,)`, where each begins in the UTF-8 bytes of all texts put together; the last
-            entry is the number of those bytes.
+        byte_offsets: int64 `(total + 1,)`, the start of each code point in the concatenated bytes of all texts; the
+            last entry is the number of bytes.
         splits: int64 `(batch + 1,)`, text i holds the code points `splits[i]` to `splits[i + 1]`.
     """
 
@@ -44,13 +44,13 @@ class CodePoints(NamedTuple):
 
 
 def decode(texts: tf.Tensor) -> CodePoints:
-    """Decodes UTF-8 as Python's `bytes.decode("utf-8", errors="replace")` does; never fails.
+    """Decodes UTF-8 like Python's `bytes.decode("utf-8", errors="replace")`; never fails.
 
     Args:
-        texts: string `(batch,)`, any bytes.
+        texts: string `(batch,)`; any bytes.
 
     Returns:
-        The code points; U+FFFD for bytes that are not UTF-8, one for as many bytes as Python gives one.
+        The code points; bytes that are not UTF-8 become U+FFFD, as many times as in Python.
     """
     values, offsets = tf.strings.unicode_decode_with_offsets(
         texts, "UTF-8", errors="replace", replacement_char=0xFFFD, replace_control_characters=False
@@ -62,7 +62,7 @@ def decode(texts: tf.Tensor) -> CodePoints:
 
 
 class PagedTable:
-    """A number for every code point, as a small constant: equal pages are kept once.
+    """A table of one integer per code point, stored as a small constant: equal pages are stored once.
 
     Args:
         table: integers `(CODE_POINTS,)`.
@@ -74,36 +74,36 @@ class PagedTable:
 
     @property
     def size(self) -> int:
-        """Bytes that the table takes in a graph."""
+        """The size of the table in a graph, in bytes."""
         return self._pages.nbytes + self._page_of.nbytes
 
     def __call__(self, code_points: tf.Tensor) -> tf.Tensor:
-        """Looks numbers up, int32 of any shape to int32 of that shape."""
+        """Looks up code points, int32 of any shape to int32 of the same shape."""
         page = tf.gather(self._page_of, code_points // PAGE)
         return tf.gather(self._pages, page * PAGE + code_points % PAGE)
 
 
 class CharacterTable(PagedTable):
-    """The classes of every code point, one bit each, and in the lowest bits its letter.
+    """The classes of every code point, one bit per class, with its letter in the lowest bits.
 
     Args:
-        classes: for each name the characters of the class, or what finds them in a string of all code points.
+        classes: for each class name its characters, or a function that marks them in a string of all code points.
     """
 
     def __init__(self, classes: dict[str, Iterable[str] | Matches]):
-        self.bits = {name: 1 << (LETTER_BITS + place) for place, name in enumerate(classes)}
+        self.bits = {name: 1 << (LETTER_BITS + index) for index, name in enumerate(classes)}
         table = _letters()
         for name, members in classes.items():
             table |= np.where(_membership(members), self.bits[name], 0).astype(np.int32)
         super().__init__(table)
 
     def contains(self, name: str, classes: tf.Tensor) -> tf.Tensor:
-        """Whether characters are in a class, int32 classes of any shape to boolean of that shape."""
+        """Whether characters are in a class, int32 classes of any shape to boolean of the same shape."""
         return tf.not_equal(tf.bitwise.bitwise_and(classes, self.bits[name]), 0)
 
 
 def matching(pattern: str, engine=re) -> Matches:
-    """The characters that a pattern for one character matches, by `re` or by NLTK's engine."""
+    """Marks the characters that a one-character pattern matches in `re` or in NLTK's engine."""
     compiled = engine.compile(f"(?:{pattern})+")
 
     def find(characters: str) -> np.ndarray:
@@ -116,12 +116,12 @@ def matching(pattern: str, engine=re) -> Matches:
 
 
 def being(predicate: Callable[[str], bool]) -> Matches:
-    """The characters of which a method of `str` is true."""
+    """Marks the characters for which a method of `str` returns true."""
     return lambda characters: np.fromiter(map(predicate, characters), bool, len(characters))
 
 
 def letter_code(text: str) -> list[int]:
-    """The letters' numbers in the table, for a text of a to z and apostrophes."""
+    """The table's numbers of the letters of a text of a to z and apostrophes."""
     return [string.ascii_lowercase.find(letter) + 1 or 27 for letter in text]
 
 
@@ -147,7 +147,7 @@ def _membership(members: Iterable[str] | Matches) -> np.ndarray:
 
 def _letters() -> np.ndarray:
     letters = np.zeros(CODE_POINTS, np.int32)
-    # Regardless of case, `re` takes more than two characters for i, k and s.
+    # Ignoring case, `re` matches more than two characters as i, k and s.
     for match in re.finditer("(?i:[a-z])", _all_characters()):
         letter = next(letter for letter in string.ascii_lowercase if re.match(f"(?i:{letter})", match.group()))
         letters[match.start()] = letter_code(letter)[0]
@@ -156,29 +156,29 @@ def _letters() -> np.ndarray:
 
 
 def last_index(flags: tf.Tensor) -> tf.Tensor:
-    """For each place the last true one up to and including it, or -1; boolean `(n,)` to int64 `(n,)`."""
-    places = tf.concat([[tf.constant(-1, tf.int64)], positions(flags)], 0)
-    return tf.gather(places, tf.cumsum(tf.cast(flags, tf.int64)))
+    """For each index the last true index up to and including it, or -1; boolean `(n,)` to int64 `(n,)`."""
+    indices = tf.concat([[tf.constant(-1, tf.int64)], positions(flags)], 0)
+    return tf.gather(indices, tf.cumsum(tf.cast(flags, tf.int64)))
 
 
-def last_before(places: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
-    """For each limit the last of the ascending places below it, or -1; int64 `(p,)` and `(k,)` to `(k,)`."""
-    padded = tf.concat([[tf.constant(-1, tf.int64)], places], 0)
-    return tf.gather(padded, tf.searchsorted(places, limits, out_type=tf.int64))
+def last_before(indices: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+    """For each limit the last of the ascending indices below it, or -1; int64 `(p,)` and `(k,)` to `(k,)`."""
+    padded = tf.concat([[tf.constant(-1, tf.int64)], indices], 0)
+    return tf.gather(padded, tf.searchsorted(indices, limits, out_type=tf.int64))
 
 
-def first_from(places: tf.Tensor, limits: tf.Tensor, missing: tf.Tensor) -> tf.Tensor:
-    """For each limit the first of the ascending places not below it, or `missing`; int64 `(p,)`, `(k,)` to `(k,)`."""
-    padded = tf.concat([places, [missing]], 0)
-    return tf.gather(padded, tf.searchsorted(places, limits, out_type=tf.int64))
+def first_from(indices: tf.Tensor, limits: tf.Tensor, missing: tf.Tensor) -> tf.Tensor:
+    """For each limit the first of the ascending indices not below it, or `missing`; int64 `(p,)`, `(k,)` to `(k,)`."""
+    padded = tf.concat([indices, [missing]], 0)
+    return tf.gather(padded, tf.searchsorted(indices, limits, out_type=tf.int64))
 
 
 def positions(flags: tf.Tensor) -> tf.Tensor:
-    """Where a boolean `(n,)` is true, ascending, int64."""
+    """The ascending indices of the true values of a boolean `(n,)`, int64."""
     return tf.where(flags)[:, 0]
 
 
-def flags_at(places: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Boolean `(count,)`, true at the places; those at `count` are left out."""
-    ones = tf.ones(tf.shape(places), tf.int32)
-    return tf.scatter_nd(places[:, None], ones, [count + 1])[:-1] > 0
+def flags_at(indices: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Boolean `(count,)`, true at the indices; an index equal to `count` is ignored."""
+    ones = tf.ones(tf.shape(indices), tf.int32)
+    return tf.scatter_nd(indices[:, None], ones, [count + 1])[:-1] > 0

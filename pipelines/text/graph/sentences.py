@@ -1,8 +1,8 @@
-"""Where NLTK's untrained Punkt begins a sentence, with TensorFlow operations only.
+"""Finds the sentence starts of NLTK's untrained Punkt tokenizer with TensorFlow operations only.
 
-Punkt looks at each full stop, question mark and exclamation mark with the word before it and what follows, its context;
-it cuts the context into words, and a sentence ends there if one of them, but the last, ends a sentence. An untrained
-Punkt knows no abbreviation, so what is left of its heuristics are initials, numbers and ellipses.
+The context of a full stop, question mark or exclamation mark is the word before it and the text up to the end of the
+next word. Punkt splits each context into words; a sentence ends there if any word except the last ends a sentence. An
+untrained Punkt has no abbreviations, so its remaining heuristics are those for initials, numbers and ellipses.
 """
 
 from typing import NamedTuple
@@ -39,13 +39,13 @@ SENTENCE_CLASSES = {
 
 
 class _Contexts(NamedTuple):
-    """What Punkt looks at, one entry per possible end of a sentence; all int64 `(contexts,)`, places in the batch.
+    """Punkt's contexts, one per possible end of a sentence; all int64 `(contexts,)`, indices of characters.
 
     Attributes:
-        stops: the full stop, question mark or exclamation mark.
-        begins, ends: the stretch from the word before to the one after.
-        nexts: where the next sentence would begin.
-        block_ends: the end of the block.
+        stops: index of the full stop, question mark or exclamation mark.
+        begins, ends: the context, from the word before to the word after.
+        nexts: start of the next sentence if one begins here.
+        block_ends: end of the block.
     """
 
     stops: tf.Tensor
@@ -59,7 +59,7 @@ class _Contexts(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """Punkt's words: int64 `(words,)` each; `rows` says in which context."""
+    """Punkt's words: int64 `(words,)` each; `rows` is the index of a word's context."""
 
     starts: tf.Tensor
     ends: tf.Tensor
@@ -67,15 +67,15 @@ class _Words(NamedTuple):
 
 
 def sentence_starts(text: CodePoints, classes: tf.Tensor, table: CharacterTable) -> tf.Tensor:
-    """Finds where `tokenizer` begins a sentence.
+    """Finds the sentence starts of `tokenizer`.
 
     Args:
         text: the code points of a batch of texts.
-        classes: int32 `(total,)`, their classes.
-        table: what gave the classes; it has `SENTENCE_CLASSES`.
+        classes: int32 `(total,)`, the classes of the code points.
+        table: the table that gave the classes; it must contain `SENTENCE_CLASSES`.
 
     Returns:
-        Boolean `(total,)`, true where a sentence begins, also where a text does.
+        Boolean `(total,)`, true at the first character of each sentence and of each text.
 
     Source:
         Kiss and Strunk, Unsupervised Multilingual Sentence Boundary Detection, 2006, as in `nltk.tokenize.punkt`.
@@ -115,7 +115,7 @@ def _contexts(block: Characters) -> _Contexts:
     before_word = tf.gather(block.after(space), stops) & (next_words < block_ends)
     before_mark = tf.gather(block.after(block.are_in("outside words")), stops)
     next_word_ends = tf.minimum(first_from(positions(space), next_words, block.count), block_ends)
-    # NLTK overlooks a space that is the very first character.
+    # NLTK ignores a space that is the first character.
     last_spaces = last_before(positions(plain_space & ~block.starts), stops)
     contexts = _Contexts(
         stops=stops,
@@ -124,19 +124,19 @@ def _contexts(block: Characters) -> _Contexts:
         nexts=tf.where(before_word, next_words, stops + 1),
         block_ends=block_ends,
     ).where(before_word | before_mark)
-    # Of the stops in one word only the last counts, and one that nothing stands before.
+    # Only the last stop in a word counts, and one that has nothing before it.
     next_begins = tf.concat([contexts.begins[1:], [block.count]], 0)
     return contexts.where((next_begins > contexts.stops) | tf.equal(contexts.begins, contexts.stops))
 
 
 def _end_sentences(block: Characters, contexts: _Contexts, table: CharacterTable) -> tf.Tensor:
-    """Whether a sentence ends in each context, boolean `(contexts,)`."""
+    """Whether a sentence ends in a context, boolean `(contexts,)`."""
     lengths = contexts.ends - contexts.begins
     context_ends = tf.cumsum(lengths)
-    places = tf.range(tf.reduce_sum(lengths)) + tf.repeat(contexts.ends - context_ends, lengths)
+    indices = tf.range(tf.reduce_sum(lengths)) + tf.repeat(contexts.ends - context_ends, lengths)
     context = Characters(
-        tf.gather(block.code_points, places),
-        tf.gather(block.classes, places),
+        tf.gather(block.code_points, indices),
+        tf.gather(block.classes, indices),
         flags_at(context_ends - lengths, tf.reduce_sum(lengths)),
         table,
     )
@@ -152,7 +152,7 @@ def _words(text: Characters) -> _Words:
     mark = space | outside | several
     mark |= text.are(",") & (text.ends | text.after(mark))
     certain = mark | text.starts | text.before(space | glued | outside & no_word_start)
-    # Such a character is a word of its own where a word begins, so the next one begins a word too; else it is inside.
+    # At the start of a word, such a character is a word of its own, and the next one starts a word. Else it is inside.
     either = no_word_start & ~outside
     chain_starts = tf.concat([[tf.constant(-1, tf.int64)], last_index(~either)], 0)[:-1]
     starts = (last_index(certain) > chain_starts) & ~space & ~glued
@@ -162,7 +162,7 @@ def _words(text: Characters) -> _Words:
 
 
 def _separators(text: Characters) -> tf.Tensor:
-    """What parts words; a line of nothing but space has no word, though NLTK's patterns do not know all of Python's."""
+    """Marks the separators of words. A blank line has no words, even if NLTK does not match all of its white space."""
     space = text.are_in("space")
     line = tf.cumsum(tf.cast(text.starts | text.before(text.are("\n")), tf.int64))
     filled = tf.math.unsorted_segment_max(tf.cast(~space, tf.int32), line, text.count + 1)
@@ -170,7 +170,7 @@ def _separators(text: Characters) -> tf.Tensor:
 
 
 def _several(text: Characters) -> tf.Tensor:
-    """Where `--`, `..` or `. . .` stands."""
+    """True at the start of `--`, `..` and `. . .`."""
     dot, dash = text.are("."), text.are("-")
     return dash & text.after(dash) | dot & text.after(dot) | _three_spaced_dots(text)
 
@@ -186,13 +186,13 @@ def _three_spaced_dots(text: Characters) -> tf.Tensor:
 
 
 def _glued(text: Characters) -> tf.Tensor:
-    """The second and later characters of `---`, `...` and `. . .`, which are one word each."""
+    """The second and later characters of `---`, `...` and `. . .`, each of which is one word."""
     dot, dash = text.are("."), text.are("-")
     second_dot = dot & text.before(dot)
     spaced = _spaced_dots(text)
     chain = spaced | text.before(spaced | text.before(spaced))
     first = tf.maximum(last_index(chain & (second_dot | ~text.before(chain))), 0)
-    # A dot that ends `..` belongs to that word. (Not if another chain ends with the dot before, but then a sentence
+    # A dot that ends `..` belongs to that word. (Not if another chain ends with the previous dot, but then a sentence
     # ends in this context anyway.)
     first += tf.where(tf.gather(second_dot, first), tf.constant(2, tf.int64), 0)
     is_word = tf.gather(_three_spaced_dots(text), tf.minimum(first, text.count - 1))
@@ -201,11 +201,11 @@ def _glued(text: Characters) -> tf.Tensor:
 
 
 def _end_sentence(text: Characters, words: _Words) -> tf.Tensor:
-    """Whether a sentence ends with each word and another word follows, boolean `(words,)`."""
+    """Whether a word ends a sentence and another word follows, boolean `(words,)`."""
     dot = text.are(".")
 
-    def at(flags, places):
-        return tf.gather(flags, tf.clip_by_value(places, 0, text.count - 1))
+    def at(flags, indices):
+        return tf.gather(flags, tf.clip_by_value(indices, 0, text.count - 1))
 
     def of_next(flags):
         return tf.concat([flags, [False]], 0)[1:]
@@ -227,9 +227,9 @@ def _end_sentence(text: Characters, words: _Words) -> tf.Tensor:
 
 
 def _realigned(block: Characters, breaks: _Contexts) -> tf.Tensor:
-    """Where the sentences after the breaks begin, closing quotes and brackets being left to the sentence before."""
+    """The starts of the sentences after the breaks; closing quotes and brackets belong to the sentence before."""
     dash, starts = block.are("-"), breaks.nexts
-    # Behind the last character of the sentence that begins at the break.
+    # One past the last character of the sentence that starts at the break.
     next_stops = tf.concat([breaks.stops[1:], [block.count]], 0)
     block_goes_on = next_stops < breaks.block_ends
     last_characters = last_before(positions(~block.are_in("space")), breaks.block_ends)

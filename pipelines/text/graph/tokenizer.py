@@ -1,9 +1,9 @@
-"""`tokenizer.tokenize` with TensorFlow operations only: the same tokens inside a graph, for any batch of texts.
+"""`tokenizer.tokenize` with TensorFlow operations only: the same tokens, computed in a graph for a batch of texts.
 
-NLTK's tokenizer rewrites a text again and again: one rule after the other puts spaces into it, and what a rule finds
-depends on the spaces of those before. The spaces are all that counts in the end, so here a rule is a few comparisons of
-every character with its neighbours, and its result are the `gaps`: boolean, true where a space has been put before a
-character. The rules stand in NLTK's order; where one is missing, it never changes a token.
+NLTK's tokenizer applies one rule after the other, each of which inserts spaces into the text. The matches of a rule
+depend on the spaces from earlier rules, and the tokens depend on the spaces only. Here each rule compares all
+characters with their neighbors and returns `gaps`: boolean, true where a space is inserted before a character. The
+rules are in NLTK's order; those that never change a token are left out.
 """
 
 import functools
@@ -54,11 +54,11 @@ class GraphTokens(NamedTuple):
     """The tokens of a batch of texts, one text after the other.
 
     Attributes:
-        starts, ends: int64 `(tokens,)`, offsets in code points within the token's text.
+        starts, ends: int64 `(tokens,)`, offsets in code points from the beginning of the token's text.
         row_splits: int64 `(batch + 1,)`, text i holds the tokens `row_splits[i]` to `row_splits[i + 1]`.
         code_points: int32 `(total,)`, the characters of all texts.
         text_splits: int64 `(batch + 1,)`, text i holds the code points `text_splits[i]` to `text_splits[i + 1]`.
-        byte_offsets: int64 `(total + 1,)`, where each code point begins in the bytes of all texts put together.
+        byte_offsets: int64 `(total + 1,)`, the start of each code point in the concatenated bytes of all texts.
     """
 
     starts: tf.Tensor
@@ -73,10 +73,10 @@ def graph_tokenize(texts: tf.Tensor) -> GraphTokens:
     """Splits texts into the tokens of `tokenizer.tokenize(text.decode("utf-8", errors="replace"))`.
 
     Args:
-        texts: string `(batch,)`, any bytes; those that are not UTF-8 become U+FFFD.
+        texts: string `(batch,)`; any bytes, of which those that are not UTF-8 become U+FFFD.
 
     Returns:
-        Their tokens; a text's tokens do not depend on the other texts.
+        The tokens; those of a text do not depend on the other texts.
     """
     text = decode(texts)
     classes = character_table()(text.values)
@@ -93,29 +93,29 @@ def graph_tokenize(texts: tf.Tensor) -> GraphTokens:
 
 @functools.cache
 def character_table() -> CharacterTable:
-    """The classes of characters that the rules ask for; made once."""
+    """The character classes of all rules; computed once."""
     return CharacterTable(COMMON_CLASSES | SENTENCE_CLASSES | WORD_CLASSES)
 
 
 def _tokens(text: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where tokens start and where their last characters stand, boolean `(n,)` each."""
+    """Marks the first and the last character of each token, boolean `(n,)` each."""
     space, split, apostrophe = text.are_in("space"), text.are_in("split"), text.are("'")
-    borders = text.starts | _gaps(text) | _around(text, space | split)
-    contracted, start_of_contraction = _contractions(text, borders)
+    boundaries = text.starts | _gaps(text) | _around(text, space | split)
+    contracted, start_of_contraction = _contractions(text, boundaries)
     alone = apostrophe & ~contracted
-    starts = (borders | start_of_contraction | _around(text, alone)) & ~space
+    starts = (boundaries | start_of_contraction | _around(text, alone)) & ~space
     ends = (text.ends | text.after(starts | space)) & ~space
     return starts, ends
 
 
-def _contractions(text: Characters, borders: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Apostrophes that belong to a contraction, and where the contractions start: `tokenizer.CONTRACTION`."""
-    last = text.ends | text.after(borders)
-    final = {letter: (text.are(letter) | text.are(letter.upper())) & ~borders for letter in "tersdmvl"}
+def _contractions(text: Characters, boundaries: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Marks the apostrophes and the first characters of contractions, as in `tokenizer.CONTRACTION`."""
+    last = text.ends | text.after(boundaries)
+    final = {letter: (text.are(letter) | text.are(letter.upper())) & ~boundaries for letter in "tersdmvl"}
     one = (final["s"] | final["d"] | final["m"]) & last
     two = (final["r"] | final["v"]) & text.after(final["e"] & last) | final["l"] & text.after(final["l"] & last)
     simple = text.are("'") & text.after(one | two)
-    negated = text.are("'") & ~borders & text.before(text.are("n") | text.are("N")) & text.after(final["t"] & last)
+    negated = text.are("'") & ~boundaries & text.before(text.are("n") | text.are("N")) & text.after(final["t"] & last)
     return simple | negated, simple | text.after(negated)
 
 
@@ -129,7 +129,7 @@ def _gaps(text: Characters) -> tf.Tensor:
     gaps |= _around(text, text.are_in("apart"))
     gaps |= apostrophe & ~text.starts & ~text.before(apostrophe) & text.after(gaps | text.are(" "))
     gaps |= _around(text, text.are_in("apart later"))
-    # A second dash could only matter to what stands before: dashes are tokens of their own.
+    # A second dash only matters for the token before it, because each dash is a token of its own.
     gaps |= text.are("-") & text.after(text.are("-")) & ~text.before(text.are("-"))
     pairs = text.odd_ones(apostrophe) & text.after(apostrophe)
     gaps |= pairs | text.before(text.before(pairs))
@@ -139,7 +139,7 @@ def _gaps(text: Characters) -> tf.Tensor:
 
 
 def _opening_quotes(text: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gaps, and the quotes that are rewritten as two backticks, so that later rules no longer take them for quotes."""
+    """Returns the gaps and the quotes that NLTK rewrites to two backticks, which later rules do not treat as quotes."""
     backtick, double, single = text.are("`"), text.are('"'), text.are("'")
     gaps = _around(text, text.are_in("opening quote")) | (backtick ^ text.before(backtick))
     first = double & text.starts
@@ -174,7 +174,7 @@ def _last_full_stops(text: Characters, rewritten: tf.Tensor) -> tf.Tensor:
 
 def _colons_and_commas(text: Characters) -> tf.Tensor:
     mark = text.are_in("colon or comma")
-    # NLTK's pattern takes the next character too, so a second mark in a row begins no match of its own.
+    # NLTK's pattern also consumes the next character, so the second of two marks in a row cannot start a match.
     found = text.odd_ones(mark) & ~text.ends & ~text.after(text.are_in("nltk digit"))
     return _around(text, found) | mark & text.ends
 
@@ -188,12 +188,12 @@ def _dots(text: Characters) -> tf.Tensor:
 def _clitics(text: Characters, gaps: tf.Tensor, clitics: tuple[str, ...]) -> tf.Tensor:
     space = text.are_in("nltk space")
     last = text.ends | text.after(gaps | space)
-    found = functools.reduce(tf.logical_or, [_stands(text, clitic, gaps, last) for clitic in clitics])
+    found = functools.reduce(tf.logical_or, [_occurrences(text, clitic, gaps, last) for clitic in clitics])
     return found & ~gaps & text.before(~space & ~text.are("'"))
 
 
-def _stands(text: Characters, word: str, gaps: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
-    """Where the word stands without a gap, its last character being a last one; true at its first character."""
+def _occurrences(text: Characters, word: str, gaps: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+    """Marks the first character of each occurrence of the word without a gap inside that ends at a `last` character."""
     found = text.are(word[-1]) & last
     for character in reversed(word[:-1]):
         found = text.are(character) & text.after(found & ~gaps)
@@ -214,29 +214,31 @@ def _two_words(text: Characters, gaps: tf.Tensor) -> tf.Tensor:
 
 
 def _letter_codes(text: Characters, gaps: tf.Tensor) -> tf.Tensor:
-    """The letters that follow without a gap, this one first, packed into one number each; int32 `(n,)`."""
+    """Packs each letter and the letters that follow it without a gap into one integer; int32 `(n,)`."""
     following = tf.where(gaps, 0, text.letters)
     codes = following
-    for place in range(1, LONGEST_TWO_WORDS):
-        letters = text.letters if place == LONGEST_TWO_WORDS - 1 else following
-        codes = letters * (1 << LETTER_BITS * place) + text.after(codes)
+    for index in range(1, LONGEST_TWO_WORDS):
+        letters = text.letters if index == LONGEST_TWO_WORDS - 1 else following
+        codes = letters * (1 << LETTER_BITS * index) + text.after(codes)
     return codes
 
 
 def _cut(
     text: Characters, codes: tf.Tensor, words: tuple[tuple[str, str], ...], first: tf.Tensor, last: tf.Tensor
 ) -> tf.Tensor:
-    """Gaps before, inside and after the words, where they begin at a `first` and end at a `last` character."""
+    """Gaps before, inside and after the words that begin at a `first` and end at a `last` character."""
     joined = [letter_code(a + b) for a, b in words]
     beginnings = np.zeros(1 << 3 * LETTER_BITS, bool)
     beginnings[[_packed(code[:3]) for code in joined]] = True
-    places = positions(first & tf.gather(beginnings, tf.bitwise.right_shift(codes, 3 * LETTER_BITS)))
+    candidates = positions(first & tf.gather(beginnings, tf.bitwise.right_shift(codes, 3 * LETTER_BITS)))
     unused = [LETTER_BITS * (LONGEST_TWO_WORDS - len(code)) for code in joined]
-    # (places, words)
-    spelled = tf.equal(tf.bitwise.right_shift(tf.gather(codes, places)[:, None], unused), list(map(_packed, joined)))
-    ends = tf.minimum(places[:, None] + [len(code) for code in joined], text.count)
+    # (candidates, words)
+    spelled = tf.equal(
+        tf.bitwise.right_shift(tf.gather(codes, candidates)[:, None], unused), list(map(_packed, joined))
+    )
+    ends = tf.minimum(candidates[:, None] + [len(code) for code in joined], text.count)
     found = tf.where(spelled & tf.gather(last, ends - 1))
-    begin = tf.gather(places, found[:, 0])
+    begin = tf.gather(candidates, found[:, 0])
     middle = begin + tf.gather(tf.constant([len(a) for a, _ in words], tf.int64), found[:, 1])
     end = tf.gather_nd(ends, found)
     return flags_at(tf.concat([begin, middle, end], 0), text.count)
@@ -247,5 +249,5 @@ def _packed(code: list[int]) -> int:
 
 
 def _around(text: Characters, flags: tf.Tensor) -> tf.Tensor:
-    """Gaps before and after each of the characters."""
+    """Gaps before and after the marked characters."""
     return flags | text.before(flags)

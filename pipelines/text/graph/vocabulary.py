@@ -1,4 +1,4 @@
-"""`Vocabulary` with TensorFlow operations only: the same ids inside a graph."""
+"""`Vocabulary` with TensorFlow operations only: the same ids, computed in a graph."""
 
 import functools
 
@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from fabir_tf.pipelines.text.graph.code_points import CODE_POINTS, PagedTable, first_from, last_before, positions
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
-from fabir_tf.pipelines.text.vocabulary import PADDING, UNKNOWN, Vocabulary
+from fabir_tf.pipelines.text.ids import PADDING, UNKNOWN
+from fabir_tf.pipelines.text.vocabulary import Vocabulary
 
 CAPITAL_SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 CAPITAL_DOTTED_I = "\u0130"
@@ -15,13 +16,13 @@ _CASED, _IGNORED = 1, 2
 
 
 class GraphVocabulary(tf.Module):
-    """Looks up the tokens of a batch of texts.
+    """Looks up the ids of the tokens of a batch of texts.
 
-    The words travel inside the graph: a file beside it would be lost when a loaded SavedModel is saved once more.
+    The words are part of the graph, because a file beside it would be lost if a loaded SavedModel is saved again.
 
     Args:
-        vocabulary: the ids.
-        width: characters per word: longer words are cut, shorter ones padded with 0.
+        vocabulary: the vocabulary with the ids.
+        width: characters per word; longer words are truncated, shorter ones padded with 0.
     """
 
     def __init__(self, vocabulary: Vocabulary, width: int):
@@ -32,29 +33,29 @@ class GraphVocabulary(tf.Module):
             tf.lookup.KeyValueTensorInitializer(list(words), list(words.values()), tf.string, tf.int32), UNKNOWN
         )
         self._characters = PagedTable(vocabulary.character_table)
-        # Not tf.strings.lower, which asks the server's language what the small letter of I is.
+        # Not tf.strings.lower, in which the lower case of I depends on the server's locale.
         self._to_lower_case = _to_lower_case()
         self._case_classes = _case_classes()
 
     def word_ids(self, tokens: GraphTokens) -> tf.Tensor:
-        """Looks words up in lower case.
+        """Looks up words in lower case.
 
         Args:
             tokens: n tokens.
 
         Returns:
-            int32 `(n,)`, never the id of padding.
+            int32 `(n,)`; never the padding id.
         """
         words = _code_points(tokens)
         lower = words.flat_values + self._to_lower_case(words.flat_values)
         lower = tf.where(self._is_final_sigma(words), ord(FINAL_SIGMA), lower)
         texts = tf.strings.unicode_encode(words.with_flat_values(lower), "UTF-8")
-        # The one letter that becomes two.
+        # The only letter whose lower case is two characters.
         texts = tf.strings.regex_replace(texts, CAPITAL_DOTTED_I, CAPITAL_DOTTED_I.lower())
         return self.words.lookup(texts)
 
     def character_ids(self, tokens: GraphTokens) -> tf.Tensor:
-        """Looks the characters of words up, case kept.
+        """Looks up the characters of words; their case matters.
 
         Args:
             tokens: n tokens.
@@ -67,44 +68,44 @@ class GraphVocabulary(tf.Module):
         return words.with_flat_values(ids).to_tensor(PADDING, shape=(None, self.width))
 
     def _is_final_sigma(self, words: tf.RaggedTensor) -> tf.Tensor:
-        """Where `str.lower` writes the sigma that ends a word: after a letter and before none, dots and marks aside."""
+        """Where `str.lower` writes the final sigma: after a letter and not before one, ignoring dots and marks."""
         classes = self._case_classes(words.flat_values)
         counted = positions(tf.not_equal(classes, _IGNORED))
         cased = tf.concat([tf.equal(classes, _CASED), [False]], 0)
         count = tf.size(classes, tf.int64)
-        places = tf.range(count)
+        indices = tf.range(count)
         begins, ends = (tf.repeat(limit, words.row_lengths()) for limit in (words.row_starts(), words.row_limits()))
-        before, after = last_before(counted, places), first_from(counted, places + 1, count)
+        before, after = last_before(counted, indices), first_from(counted, indices + 1, count)
         follows = (before >= begins) & tf.gather(cased, tf.maximum(before, 0))
         leads = (after < ends) & tf.gather(cased, after)
         return tf.equal(words.flat_values, ord(CAPITAL_SIGMA)) & follows & ~leads
 
 
-def _code_points(tokens: GraphTokens, most: int | None = None) -> tf.RaggedTensor:
-    """The characters of each token, int32 `(n, characters)`, or the first of them."""
+def _code_points(tokens: GraphTokens, limit: int | None = None) -> tf.RaggedTensor:
+    """The characters of each token, at most `limit`, int32 `(n, characters)`."""
     counts = tokens.row_splits[1:] - tokens.row_splits[:-1]
     offsets = tf.repeat(tokens.text_splits[:-1], counts)
     starts, ends = tokens.starts + offsets, tokens.ends + offsets
-    if most is not None:
-        ends = tf.minimum(ends, starts + most)
-    places = tf.ragged.range(starts, ends)
-    return places.with_flat_values(tf.gather(tokens.code_points, places.flat_values))
+    if limit is not None:
+        ends = tf.minimum(ends, starts + limit)
+    indices = tf.ragged.range(starts, ends)
+    return indices.with_flat_values(tf.gather(tokens.code_points, indices.flat_values))
 
 
 @functools.cache
 def _to_lower_case() -> PagedTable:
-    """How far every code point is from its small letter; 0 where it has none, or more than one."""
+    """The distance of every code point to its lower case; 0 if that is the same or more than one character."""
     distances = np.zeros(CODE_POINTS)
     for code_point in range(CODE_POINTS):
-        small = chr(code_point).lower()
-        if len(small) == 1:
-            distances[code_point] = ord(small) - code_point
+        lower = chr(code_point).lower()
+        if len(lower) == 1:
+            distances[code_point] = ord(lower) - code_point
     return PagedTable(distances)
 
 
 @functools.cache
 def _case_classes() -> PagedTable:
-    """What `str.lower` sees around a capital sigma: letters with a case, and characters that it looks through."""
+    """The context of a capital sigma in `str.lower`: letters with a case, and characters that it ignores."""
     classes = np.zeros(CODE_POINTS)
     for code_point in range(CODE_POINTS):
         character = chr(code_point)

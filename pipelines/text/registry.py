@@ -1,0 +1,14 @@
+"""The text processors by their kind: a new one is a file beside this one and a line in `PROCESSORS`."""
+
+import os
+from collections.abc import Callable
+
+from fabir_tf.pipelines.text.processor import TextProcessor, load_processor
+from fabir_tf.pipelines.text.word_processor import WordProcessor
+
+PROCESSORS: dict[str, type[TextProcessor]] = {"words": WordProcessor}
+
+
+def read_processor(folder: str | os.PathLike, log: Callable[[str], object] | None = None) -> TextProcessor:
+    """Reads a saved processor of any registered kind; see `load_processor`."""
+    return load_processor(folder, PROCESSORS, log)
