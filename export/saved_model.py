@@ -10,7 +10,7 @@ import tensorflow as tf
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors
-from fabir_tf.reading.answers import QuestionAnswerer
+from fabir_tf.reading.answers import QuestionAnswerer, validate_n_best
 from fabir_tf.reading.calibration import Calibration
 
 
@@ -22,13 +22,13 @@ def export_reader(
 ) -> Path:
     """Writes `<export_dir>/<version>/`, whole or not at all.
 
-    Its signatures are those of `reader.in_graph(n_best)`; of a `Reader`, `serving_default` is `GraphReader.answer`, and
-    `token_ids` is the model itself. The folder `assets.extra` holds the warm-up requests, if tensorflow-serving-api is
-    installed, and the reader's `calibration.json`, if it has one.
+    Its signatures are those of `reader.in_graph(n_best)`: for a `Reader`, `serving_default` is `GraphReader.answer`,
+    and `token_ids` is the model itself. The folder `assets.extra` holds the warm-up requests, if tensorflow-serving-api
+    is installed, and the reader's `calibration.json`, if it has one.
 
     Args:
         reader: a trained reader.
-        export_dir: the folder that a server watches; made if it is missing.
+        export_dir: the folder that a server watches; it is created if it is missing.
         version: a positive number; None takes the one after the latest.
         n_best: spans returned per question.
 
@@ -36,12 +36,11 @@ def export_reader(
         The folder of the version.
 
     Raises:
-        UserError: the version exists, a number is out of its range, or the installed tokenizer cuts words in another
-            way than the graph does.
+        UserError: the version exists, a number is out of its range, or the installed tokenizer cuts text in another way
+            than the graph does.
         WriteError: the folder cannot be written.
     """
-    if n_best < 1:
-        raise UserError(f"n_best must be at least 1, found {n_best}")
+    validate_n_best(n_best)
     folder = version_folder(export_dir, version)
     module = reader.in_graph(n_best)
     signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
@@ -49,7 +48,7 @@ def export_reader(
     unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
     try:
         with named_errors(folder, unfinished):
-            # Made here, because TensorFlow's error does not say that the folder cannot be created.
+            # Created here, because TensorFlow's error does not say that the folder cannot be created.
             unfinished.mkdir(parents=True)
             tf.saved_model.save(module, str(unfinished), signatures)
             _write_extras(unfinished / "assets.extra", reader.calibration)

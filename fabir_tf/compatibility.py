@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from fabir_tf import layers
-from fabir_tf.layers.core import initializers
+from fabir_tf.layers.core import exact_bias, initializers
 
 
 class _Renamed(NamedTuple):
@@ -116,14 +116,17 @@ class _OldSelector:
 
 
 # Keras finds a layer's weights by the name of its class, so these classes keep the names of 0.1.
+@keras.saving.register_keras_serializable(package="fabir_tf.compatibility")
 class ConvolutionalSelector(_OldSelector, layers.ConvolutionalSelector):
     """The layer of this name, with the attributes that it had in 0.1."""
 
 
+@keras.saving.register_keras_serializable(package="fabir_tf.compatibility")
 class LinearSelector(_OldSelector, layers.LinearSelector):
     """The layer of this name, with the attributes that it had in 0.1."""
 
 
+@keras.saving.register_keras_serializable(package="fabir_tf.compatibility")
 class BorderLogits(layers.TokenLogits):
     """`TokenLogits`, under the name that it had in 0.1."""
 
@@ -143,7 +146,8 @@ def register_old_layers() -> None:
     """Lets Keras load the `.keras` files of 0.1, whose layers are registered under `fabir_tf>` and their old names."""
     registry = keras.saving.get_custom_objects()
     classes = {name: getattr(layers, name) for name in layers.__all__ if isinstance(getattr(layers, name), type)}
-    classes |= {name: getattr(initializers, name) for name in ("GlorotUniform", "StandardNormal")}
+    classes |= {cls.__name__: cls for cls in (initializers.GlorotUniform, initializers.StandardNormal)}
+    classes |= {cls.__name__: cls for cls in (exact_bias.Dense, exact_bias.Conv1D, exact_bias.Conv2D)}
     classes |= {cls.__name__: cls for cls in (ConvolutionalSelector, LinearSelector, BorderLogits)}
     for name, cls in classes.items():
         registry[f"fabir_tf>{name}"] = _OldClass(cls)

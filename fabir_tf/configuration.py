@@ -26,14 +26,14 @@ def setting(default, help: str, *, choices: Iterable[str] = (), low=None, high=N
     Args:
         default: its value unless one is given.
         help: one phrase for `--helpfull`.
-        choices: the allowed values, if they are few.
+        choices: the allowed values, if they are few; a registry stays open to names that are added later.
         low, high: bounds of a number, both inclusive.
         derived: filled in by the program (the size of a vocabulary, say), so never a flag of `fabir-train`.
 
     Returns:
         A dataclass field.
     """
-    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "derived": derived}
+    metadata = {"help": help, "choices": choices if isinstance(choices, Mapping) else tuple(choices), "low": low, "high": high, "derived": derived}
     return dataclasses.field(default=default, metadata=metadata)
 
 

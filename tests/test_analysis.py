@@ -21,6 +21,7 @@ from fabir_tf.pipelines.datasets.squad import squad_from_json
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
 
 DATA = squad_data(ARTICLES)
@@ -64,7 +65,7 @@ def test_the_kind_of_a_question(question, kind):
 
 
 def test_lengths_are_counted_in_tokens_and_every_question_has_its_group():
-    by_name = {way.name: way for way in groupings(tokenize_dataset(DATA))}
+    by_name = {way.name: way for way in groupings(tokenize_dataset(DATA, WordTokenizer()))}
     expected = {
         "answer_length": "2",  # Anna Keld
         "question_length": "1-7",
@@ -96,7 +97,7 @@ def test_questions_without_an_answer_are_a_group_of_their_own():
         ]
     }
     data = squad_from_json(content, "v2")
-    way = groupings(tokenize_dataset(data))[0]
+    way = groupings(tokenize_dataset(data, WordTokenizer()))[0]
     assert [way.labels[group] for group in way.groups] == ["0", "1"]
     found = judge("ours", data, {"1": Prediction(""), "2": Prediction("")})
     assert found.exact_match.tolist() == [100.0, 0.0]
@@ -170,7 +171,7 @@ def test_differences_are_of_the_same_resampled_questions():
 
 def test_the_table_has_every_group_and_sets_the_others_against_the_first():
     ours, perfect = judged(), judge("perfect", DATA, {q.id: Prediction(q.answers[0].text) for q in DATA.questions})
-    rows = score_groups([ours, perfect], groupings(tokenize_dataset(DATA)))
+    rows = score_groups([ours, perfect], groupings(tokenize_dataset(DATA, WordTokenizer())))
     for name in ("all", "answer_length", "question_length", "question_type", "passage_length"):
         own = [row for row in rows if row["grouping"] == name]
         assert sum(row["questions"] for row in own) == 2 * len(DATA.questions)

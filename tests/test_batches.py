@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import by_token
+from tiny import token_inputs
 
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.features import tensor_batches as module
@@ -78,7 +78,7 @@ def read(batches, max_question=None):
     """The batches as they are answered, as arrays."""
     rows = make_features(ENCODED, ROWS, max_question)
     found = batches_to_read(rows, [np.array(batch, np.int64) for batch in batches])
-    return [by_token({name: values.numpy() for name, values in inputs.items()}) for inputs in found]
+    return [token_inputs({name: values.numpy() for name, values in inputs.items()}) for inputs in found]
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_batches_keep_their_order_at_every_pass():
     for _ in range(2):
         for row, (inputs, targets) in zip(rows, built.as_numpy_iterator(), strict=True):
             assert targets["row"].tolist() == [row]
-            validate_rounded_up(by_token(inputs), [row], 4)
+            validate_rounded_up(token_inputs(inputs), [row], 4)
 
 
 def test_questions_are_what_keras_counts_in_a_batch():
@@ -227,7 +227,7 @@ def validate_rounded_up(inputs, rows, step):
 def test_lengths_in_training_are_rounded_up(rows):
     """Kernels are compiled for each length."""
     ((inputs, _),) = dataset([rows], {"single": np.arange(7)}).as_numpy_iterator()
-    validate_rounded_up(by_token(inputs), rows, 4)
+    validate_rounded_up(token_inputs(inputs), rows, 4)
 
 
 @pytest.mark.parametrize(("rows", "step"), [([3], 16), ([6, 0], 16), ([4] * 8, 16), ([4] * 9, 1)])
@@ -257,7 +257,7 @@ def test_array_batches_are_the_same_batches_padded_to_few_sizes():
     for batch, (inputs, labels) in zip(batches, found, strict=True):
         count = rounded_rows(len(batch))
         assert len(inputs["unique_words"]) == sum(inputs[f"{text}_token_index"].size for text in ("passage", "question"))
-        inputs = by_token(inputs)
+        inputs = token_inputs(inputs)
         assert len(inputs["passage_index"]) == len(inputs["question_words"]) == len(labels["border"]) == count
         np.testing.assert_array_equal(labels["border"][: len(batch)], targets["border"][batch])
         assert not labels["border"][len(batch) :].any()
@@ -301,7 +301,7 @@ def test_batches_like_others_have_their_shapes():
         expected = shape if len(batch) < 20 else shape_of(rows, batch)
         assert inputs["passage_token_index"].shape == expected[:2]
         assert inputs["question_token_index"].shape == expected[2:]
-        for name, array in for_each_question(by_token(own)).items():
-            part = for_each_question(by_token(inputs))[name][: len(batch)]
+        for name, array in for_each_question(token_inputs(own)).items():
+            part = for_each_question(token_inputs(inputs))[name][: len(batch)]
             np.testing.assert_array_equal(part[:, : array.shape[1]], array[: len(batch)], err_msg=name)
             assert not part[:, array.shape[1] :].any()

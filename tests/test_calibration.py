@@ -28,7 +28,7 @@ def made(true_temperature, questions=4000):
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_a_known_temperature_is_found(temperature):
-    found = calibration.summarise(*made(temperature))
+    found = calibration.summarize(*made(temperature))
     assert 0.85 < found.temperature / temperature < 1.18
     assert found.after["expected_calibration_error"] < 0.03
     assert found.after["log_loss"] <= found.before["log_loss"]
@@ -48,7 +48,7 @@ def test_risk_and_coverage_by_hand():
     """Twenty answers, the surest ten right, the others wrong."""
     is_right = np.repeat([1.0, 0.0], 10)
     probabilities = np.tile(np.linspace(0.9, 0.1, 20), (len(calibration.TEMPERATURES), 1))
-    curve = {point["coverage"]: point["risk"] for point in calibration.summarise(is_right, probabilities).risk_coverage}
+    curve = {point["coverage"]: point["risk"] for point in calibration.summarize(is_right, probabilities).risk_coverage}
     assert list(curve) == [round(0.05 * i, 2) for i in range(1, 21)]
     assert (curve[0.05], curve[0.5], curve[0.75], curve[1.0]) == (0.0, 0.0, pytest.approx(1 / 3), 0.5)
 
@@ -65,8 +65,8 @@ def answers_of(reader):
 
 
 def test_a_reader_on_questions(reader):
-    told = []
-    found = calibration.calibrate(reader, DATA, lambda done, total: told.append((done, total)))
+    reported = []
+    found = calibration.calibrate(reader, DATA, lambda done, total: reported.append((done, total)))
     answers = answers_of(reader)
     right = [
         exact_match(answer.text, question.answers[0].text)
@@ -75,10 +75,10 @@ def test_a_reader_on_questions(reader):
     assert (found.questions, found.exact_match) == (len(DATA.questions), np.mean(right))
     mean = np.mean([answer.probability for answer in answers])
     np.testing.assert_allclose(found.before["mean_probability"], mean, rtol=1e-4)
-    assert told[-1][0] == told[-1][1] > len(DATA.questions)
+    assert reported[-1][0] == reported[-1][1] > len(DATA.questions)
     reader.max_passage = 512
-    calibration.calibrate(reader, DATA, lambda done, total: told.append((done, total)))
-    assert told[-1] == (len(DATA.questions), len(DATA.questions))
+    calibration.calibrate(reader, DATA, lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (len(DATA.questions), len(DATA.questions))
 
 
 def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
@@ -100,7 +100,7 @@ def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
         (lambda content: content["after"].pop("log_loss"), "found an object as 'after'"),
     ],
 )
-def test_a_damaged_file_is_told(tmp_path, change, part):
+def test_a_damaged_file_is_refused(tmp_path, change, part):
     path = tmp_path / "calibration.json"
     figures = dict.fromkeys(calibration.FIGURES, 0.5)
     whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [{"coverage": 0.05, "risk": 0.0}])

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from fabir_tf.models.weights import load_weights, read_weights, save_weights
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.training import checkpoint
-from fabir_tf.training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
+from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
 
 STATE = {"epoch": 3, "step": 7, "loss": [0.1 + 0.2, 5.0], "epochs": [{"loss": None}, {"loss": 1 / 3}], "name": "é"}
 
@@ -133,10 +133,11 @@ def test_weights_alone(trained, tmp_path):
         assert not [name for name in file.files if name.startswith("optimizer")]
     other = make_model(2)
     before = [np.array(array) for array in others(other)]
-    assert load_weights(path, other) == {"f1": 70.5}
+    assert load_weights(path, other) == []
+    assert read_weights(path)[0] == {"f1": 70.5}
     assert_equal(weights(other), weights(trained))
     assert_equal(others(other), before)
-    with pytest.raises(UserError, match=r"best\.npz: expected model/2/seed_generator_state .* found none"):
+    with pytest.raises(UserError, match=r"best\.npz: expected model/drop/seed_generator_state .* found none"):
         load_checkpoint(path, other)
 
 
@@ -157,7 +158,7 @@ def test_weights_load_into_a_model_that_drops_nothing(trained, path):
 def test_another_configuration_is_refused_and_nothing_is_changed(path):
     other = make_model(2, hidden=6)
     before = numbers(other)
-    with pytest.raises(UserError, match=r"last\.npz: expected model/0/kernel of shape \(3, 6\), found \(3, 5\)"):
+    with pytest.raises(UserError, match=r"last\.npz: expected model/hidden/kernel of shape \(3, 6\), found \(3, 5\)"):
         load_checkpoint(path, other)
     assert_equal(numbers(other), before)
     with pytest.raises(UserError, match="belongs to another configuration"):
@@ -207,7 +208,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(path, trained, monkeypatch):
         file.write(b"PK\x03\x04 and no more")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.np, "savez", full)
+    monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OSError, match="No space left on device"):
         save_checkpoint(path, trained, {"epoch": 4})
     assert path.read_bytes() == old
@@ -217,3 +218,104 @@ def test_a_failed_write_leaves_the_old_checkpoint(path, trained, monkeypatch):
 def test_the_state_is_json(path):
     with np.load(path) as file:
         assert json.loads(file["state"].tobytes()) == STATE
+
+
+# === Names of the variables ===
+
+
+def make_siblings(names, seed=1):
+    """Two parallel layers between the same ends, made and called in the given order."""
+    keras.utils.set_random_seed(seed)
+    inputs = keras.Input((3,))
+    found = {name: keras.layers.Dense(4, name=name)(inputs) for name in names}
+    outputs = keras.layers.Concatenate(name="join")([found["left"], found["right"]])
+    model = keras.Model(inputs, keras.layers.Dense(2, name="out")(outputs))
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    return model
+
+
+def by_path(model):
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    found = {variable.path: np.asarray(variable) for variable in model.variables}
+    # Keras numbers the optimizers of a process in the first part of the path.
+    return found | {variable.path.partition("/")[2]: np.asarray(variable) for variable in model.optimizer.variables}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_layers_built_in_another_order_find_their_own_variables(tmp_path, is_whole):
+    path = tmp_path / "saved.npz"
+    model, other = train_steps(make_siblings(["left", "right"]), 3), make_siblings(["right", "left"], seed=2)
+    assert [variable.path for variable in model.variables] != [variable.path for variable in other.variables]
+    if is_whole:
+        save_checkpoint(path, model, STATE)
+        assert load_checkpoint(path, other) == STATE
+    else:
+        save_weights(path, model, STATE)
+        load_weights(path, other)
+    found, expected = by_path(other), by_path(model)
+    assert found.keys() == expected.keys()
+    for name in expected if is_whole else [variable.path for variable in model.variables]:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_the_names_in_the_file_are_the_paths_of_the_variables(path, trained):
+    paths = {variable.path for variable in trained.variables if variable.name != "frozen_table"}
+    with np.load(path) as file:
+        assert {name.removeprefix("model/") for name in file.files if name.startswith("model/")} == paths
+        assert {name for name in file.files if "/" not in name} == {"format", "state"}
+
+
+def test_two_variables_with_one_path_are_an_error(tmp_path):
+    class Twice(keras.layers.Layer):
+        def build(self, input_shape):
+            self.one, self.two = (self.add_weight(name="scale", shape=()) for _ in range(2))
+
+        def call(self, inputs):
+            return inputs * self.one * self.two
+
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, Twice(name="twice")(inputs))
+    with pytest.raises(ValueError, match="have the path 'twice/scale': give their layers different names"):
+        save_weights(tmp_path / "best.npz", model, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_a_later_version_is_refused(path):
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    np.savez(path, **arrays | {"format": np.array(3)})
+    with pytest.raises(UserError, match=r"last\.npz: found format 3, expected at most 2"):
+        load_checkpoint(path, make_model(2))
+
+
+# === Files of version 0.1 ===
+
+
+def as_numbered(path):
+    """Rewrites a checkpoint as version 0.1 did: variables numbered in the model's order, no format."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name != "format"}
+    names = [name for name in arrays if name.startswith("model/")]
+    for number, name in enumerate(names):
+        arrays[f"model/{number}/{name.rpartition('/')[2]}"] = arrays.pop(name)
+    np.savez(path, **arrays)
+
+
+def test_weights_of_version_0_1_load_in_the_order_of_the_model(path, trained):
+    as_numbered(path)
+    other = make_model(2)
+    load_weights(path, other)
+    assert_equal(weights(other), weights(trained))
+    with pytest.raises(UserError, match="belongs to another configuration"):
+        load_weights(path, make_siblings(["left", "right"]))
+
+
+def test_a_checkpoint_of_version_0_1_is_not_resumed(path):
+    as_numbered(path)
+    other = make_model(2)
+    before = numbers(other)
+    with pytest.raises(UserError, match=r"last\.npz: found a checkpoint of version 0\.1, .* --start_from=") as caught:
+        load_checkpoint(path, other)
+    assert str(path.parents[1]) in str(caught.value)
+    assert_equal(numbers(other), before)

@@ -28,7 +28,7 @@ def values_of(field):
     low, high = field.metadata["low"], field.metadata["high"]
     kind = base_type(field)
     if field.metadata["choices"]:
-        values = st.sampled_from(field.metadata["choices"])
+        values = st.sampled_from(list(field.metadata["choices"]))
     elif kind is bool:
         values = st.booleans()
     elif kind is str:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import by_type
+from tiny import deduplicated_inputs
 
 import fabir_tf
 from fabir_tf.backends.tensorflow import as_graph
@@ -28,7 +28,7 @@ def make_inputs():
 
 
 def shared(inputs):
-    return by_type(inputs) | {"passage_index": ROWS}
+    return deduplicated_inputs(inputs) | {"passage_index": ROWS}
 
 
 def repeated(inputs):

@@ -43,7 +43,7 @@ def make_reader(**changes):
 
 
 def by_the_oracle(reader, monkeypatch):
-    """Border probabilities and attention weights from NumPy alone."""
+    """Start and end probabilities and attention weights from NumPy alone."""
     found = []
 
     def recorded(*args, **kwargs):
@@ -52,11 +52,11 @@ def by_the_oracle(reader, monkeypatch):
 
     oracle = oracles.attention_weights
     monkeypatch.setattr(oracles, "attention_weights", recorded)
-    inputs = {}
+    inputs, vocabulary = {}, reader.processor.vocabulary
     for name, text in (("question", QUESTION), ("passage", PASSAGE)):
         words = tokenize(text).words
-        inputs[f"{name}_words"] = reader.vocabulary.word_ids(words)[None]
-        inputs[f"{name}_characters"] = reader.vocabulary.character_ids(words, reader.config.max_word_characters)[None]
+        inputs[f"{name}_words"] = vocabulary.word_ids(words)[None]
+        inputs[f"{name}_characters"] = vocabulary.character_ids(words, reader.config.max_word_characters)[None]
     weights = {layer.name: layer_testing.weights_of(layer) for layer in reader.model.layers if layer.weights}
     logits = oracles.fabir(inputs, weights, reader.config.to_dict())
     names = [*REDUCTION]
@@ -94,11 +94,21 @@ def test_axes_are_the_tokens_and_weights_sum_to_one():
         np.testing.assert_allclose(weights.sum(axis=axis), 1, rtol=1e-5)
 
 
-def test_borders_are_those_of_the_answer():
-    reader = make_reader()
+@pytest.mark.parametrize("null_head", [False, True])
+def test_start_and_end_are_those_of_the_answer(null_head):
+    reader = make_reader(null_head=null_head)
     inside, answer = look_inside(reader, QUESTION, PASSAGE), reader.answer(QUESTION, PASSAGE)
     first, last = inside.passage.starts.index(answer.start), inside.passage.ends.index(answer.end)
     assert inside.start[first] * inside.end[last] == pytest.approx(answer.probability, rel=1e-4)
+    # What lacks to 1 is "no answer", which competes with the tokens.
+    lacking = (1 - inside.start.sum()) * (1 - inside.end.sum())
+    assert lacking == pytest.approx(answer.no_answer_probability if null_head else 0, rel=1e-2, abs=1e-6)
+
+
+def test_the_repr_is_one_line_without_arrays():
+    text = repr(look_inside(make_reader(), QUESTION, PASSAGE))
+    assert text.startswith("Inspection(question=5 tokens, passage=11 tokens, attention=['decoupled_encoder/")
+    assert "\n" not in text and "array" not in text
 
 
 def test_a_text_without_a_word_is_refused():
@@ -111,5 +121,5 @@ def test_a_text_without_a_word_is_refused():
 
 def test_a_passage_of_several_windows_is_refused():
     reader = tiny.make_reader(WORDS, max_passage=10)
-    with pytest.raises(UserError, match="11 tokens, expected at most max_passage=10"):
+    with pytest.raises(UserError, match="11 tokens, expected at most 10: a longer one"):
         look_inside(reader, QUESTION, PASSAGE)

@@ -11,6 +11,7 @@ from tiny import CONFIG
 
 import fabir_tf
 from fabir_tf.configuration import ConfigError
+from fabir_tf.models.parameters import count_trainable
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,10 +56,6 @@ OVERRIDES = {
 }
 
 
-def parameters(weights):
-    return sum(int(np.prod(weight.shape)) for weight in weights)
-
-
 def make_inputs(vocabulary, characters, max_word_characters, batch=3, passage=11, question=5):
     """Ids of texts of different lengths; padding is 0 and stands at the end."""
     random = np.random.default_rng(2)
@@ -83,13 +80,13 @@ def published():
 
 
 def test_parameter_count_is_the_published_one(published):
-    assert parameters(published.trainable_weights) == 1_385_198
+    assert count_trainable(published) == 1_385_198
     config = fabir_tf.FabirConfig()
     assert (config.trainable_words, config.characters) == (50, 306)
 
 
 def test_parameter_count_by_part(published):
-    parts = {layer.name: parameters(layer.trainable_weights) for layer in published.layers if layer.trainable_weights}
+    parts = {layer.name: count_trainable(layer) for layer in published.layers if layer.trainable_weights}
     assert parts == {
         "word_embedding": 10_100 + 100 * 50,
         "character_embedding": 4_100 + 8 * 306,
@@ -106,7 +103,7 @@ def test_parameter_count_by_part(published):
 def test_parameter_count_grows_with_the_tables_alone():
     small = {"frozen_words": 0, "num_layers": 0}
     counts = [
-        parameters(fabir_tf.build_model(trainable_words=words, characters=characters, **small).trainable_weights)
+        count_trainable(fabir_tf.build_model(trainable_words=words, characters=characters, **small))
         for words, characters in ((1, 1), (4, 1), (1, 6))
     ]
     assert counts[0] == 1_377_750 - 3 * 162_560 + 100 + 8
@@ -168,7 +165,7 @@ def test_inputs_and_outputs_have_names(published):
     assert outputs == {"start_logits": ((None, None), "float32"), "end_logits": ((None, None), "float32")}
 
 
-def test_inputs_are_told_apart_by_their_names(published):
+def test_inputs_are_distinguished_by_their_names(published):
     inputs = make_inputs(50, 306, 20)
     logits = published(inputs)
     backwards = published(dict(reversed(inputs.items())))
@@ -225,7 +222,7 @@ def test_every_field_reaches_the_layers(overridden):
             else:
                 assert (tuple(found) if isinstance(found, list) else found) == value, f"{name}.{key}"
     assert "processing_layer_3" not in [layer.name for layer in overridden.layers]
-    assert parameters(overridden.get_layer("highway").trainable_weights) == 2 * 30 * 31
+    assert count_trainable(overridden.get_layer("highway")) == 2 * 30 * 31
     assert overridden.input["passage_characters"].shape == (None, None, 9)
 
 
@@ -242,8 +239,8 @@ def test_only_what_writes_an_output_of_a_sublayer_starts_small(published):
     starts = {}
     for weight in published.trainable_weights:
         if weight.path.endswith("/kernel") and not weight.path.endswith("attention/kernel"):
-            *places, inputs, outputs = weight.shape
-            starts[weight.path] = weight.numpy().std() / np.sqrt(2 / (np.prod(places) * (inputs + outputs)))
+            *kernel, inputs, outputs = weight.shape
+            starts[weight.path] = weight.numpy().std() / np.sqrt(2 / (np.prod(kernel) * (inputs + outputs)))
     small = {path for path in starts if path.endswith(("/output/kernel", "/encoding_output/kernel"))}
     assert len(small) == 17
     for path, start in starts.items():
@@ -266,14 +263,14 @@ def test_without_convolution_the_attention_has_no_kernel():
     plain = fabir_tf.build_model(CONFIG, attention_kernel="none")
     assert plain.get_layer("reduction_layer").get_config()["kernel_size"] is None
     convolved = fabir_tf.build_model(CONFIG)
-    assert parameters(convolved.trainable_weights) > parameters(plain.trainable_weights)
+    assert count_trainable(convolved) > count_trainable(plain)
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"num_head": 2}, r"FabirConfig has no field 'num_head'; did you mean 'num_heads'\?"),
-        ({"zzz": 2}, "FabirConfig has no field 'zzz'; its fields are trainable_words, "),
+        ({"zzz": 2}, "FabirConfig has no field 'zzz'; its fields are max_answer, null_head, "),
         ({"num_heads": 3}, "d_model must be even and a multiple of num_heads=3, found 100"),
         ({"d_model": 50, "num_heads": 10, "word_dim": 95}, r"word_dim \+ character_filters must be .*=10, found 195"),
         ({"d_model": 25, "num_heads": 5}, "d_model must be even"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_bad_input import assert_error
-from tiny import SMALL_DATA, SMALL_MODEL, by_type
+from tiny import SMALL_DATA, SMALL_MODEL, deduplicated_inputs
 
 import fabir_tf
 from fabir_tf.backends.tensorflow import as_graph
@@ -15,8 +15,10 @@ from fabir_tf.configuration import ConfigError
 from fabir_tf.export import export_reader
 from fabir_tf.models import MODELS
 from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.models.parameters import count_trainable
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
+from fabir_tf.pipelines.text.word_processor import WordProcessor
 
 # Flags that make a reader small.
 SMALL = {
@@ -93,7 +95,7 @@ def test_passages_are_shared_by_their_questions(name):
     expected = model({k: v[rows] if k.startswith("passage") else v for k, v in inputs.items()}, training=False)
     sharing = DeduplicatedModel(model)
     graph = as_graph(sharing)
-    shared = {key: tf.constant(value) for key, value in (by_type(inputs) | {"passage_index": rows}).items()}
+    shared = {key: tf.constant(value) for key, value in (deduplicated_inputs(inputs) | {"passage_index": rows}).items()}
     for run in (sharing, graph):
         for output, logits in run(shared).items():
             np.testing.assert_allclose(logits, expected[output], rtol=1e-5, atol=1e-5)
@@ -148,10 +150,6 @@ def test_it_is_trained_resumed_evaluated_and_exported(commands, tiny_run, tmp_pa
 # === Sizes ===
 
 
-def parameters(layer):
-    return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
-
-
 def lstm(inputs, units):
     """Four gates in each of two directions: weights of the input and of the state, and a bias."""
     return 2 * 4 * ((inputs + units) * units + units)
@@ -159,7 +157,7 @@ def lstm(inputs, units):
 
 def test_porwal_has_the_published_parameters():
     model = fabir_tf.build_model("bidaf-porwal", frozen_words=11)
-    sizes = {layer.name: parameters(layer) for layer in model.layers if layer.trainable_weights}
+    sizes = {layer.name: count_trainable(layer) for layer in model.layers if layer.trainable_weights}
     assert sizes.pop("word_embedding") == 50 * 400
     assert sizes == {
         "highway": 320_800,
@@ -170,7 +168,7 @@ def test_porwal_has_the_published_parameters():
         "start": 4_000,
         "end": 4_000,
     }
-    assert sum(sizes.values()) == 18_260_801
+    assert count_trainable(model) == 18_260_801 + 50 * 400
 
 
 def test_bidaf_has_the_parameters_of_its_equations():
@@ -180,17 +178,14 @@ def test_bidaf_has_the_parameters_of_its_equations():
     body += 2 * 2 * (200 * 200 + 200)  # two highway layers
     body += lstm(200, 100) + 3 * 200 + lstm(800, 100) + lstm(200, 100)
     body += (800 + 200) + lstm(800 + 3 * 200, 100) + (800 + 200)
-    assert body == 2_570_700
-    assert parameters(model) == body + 7 * 100 + 13 * 8
-    # Enough for 1,231 words without a vector and 256 characters, for example, and a bias at each of the three products.
-    assert 2_695_851 - body == 1_231 * 100 + 256 * 8 + 3
+    assert count_trainable(model) == body + 7 * 100 + 13 * 8
 
 
 def test_the_variants_of_bologna_have_what_the_report_says():
     sizes, names = {}, {}
     for variant in range(5):
         model = fabir_tf.build_model("bidaf-bologna", variant=variant, frozen_words=11, characters=101)
-        sizes[variant] = {layer.name: parameters(layer) for layer in model.layers if layer.trainable_weights}
+        sizes[variant] = {layer.name: count_trainable(layer) for layer in model.layers if layer.trainable_weights}
         names[variant] = {layer.name: type(layer).__name__ for layer in model.layers}
         rates = {layer.rate for layer in model._flatten_layers() if type(layer).__name__ == "Dropout"}
         assert rates == ({0.2} if variant <= 2 else {0.0})
@@ -222,20 +217,15 @@ def test_only_variant_4_of_bologna_keeps_the_end_behind_the_start():
 def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
     """Also where an end comes before its start: with the empty text, and the probability of both."""
     words = sorted({word.lower() for text in (QUESTION, PASSAGE) for word in tokenize(text).words})
-    vocabulary = Vocabulary(trainable_words=tuple(words), characters=tuple("abdehilntuwy"), frozen_words=())
+    processor = WordProcessor(Vocabulary(tuple(words), tuple("abdehilntuwy"), ()))
     config = MODELS["bidaf-bologna"].config(
-        variant=variant,
-        word_dim=8,
-        units=4,
-        trainable_words=vocabulary.trainable_rows,
-        frozen_words=0,
-        characters=vocabulary.character_rows,
+        variant=variant, word_dim=8, units=4, **processor.sizes
     )
     model = fabir_tf.build_model(config)
     random = np.random.default_rng(1)
     for weight in model.trainable_weights:
         weight.assign(random.normal(0, 0.6, weight.shape))
-    reader = fabir_tf.Reader(model, vocabulary, config)
+    reader = fabir_tf.Reader(model, processor, config)
     spans = reader.answer(QUESTION, PASSAGE, n_best=9).n_best
     folder = export_reader(reader, tmp_path, n_best=9)
     served = tf.saved_model.load(str(folder)).signatures["serving_default"]

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,21 +16,23 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
-from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
+from tiny import ARTICLES, CONFIG, DEV_ARTICLES, squad_json, write_squad
 
+import fabir_tf
 from fabir_tf.backends import backend
 from fabir_tf.configuration import ConfigError
+from fabir_tf.models.weights import load_weights
 from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_vectors import load_vectors
+from fabir_tf.reading.calibration import calibrate
 from fabir_tf.reading.evaluation import predictions_of
 from fabir_tf.reading.reader import Reader
-from fabir_tf.training import checkpoint
 from fabir_tf.training import train as training
 from fabir_tf.training.averaging import AveragingAdam
-from fabir_tf.training.checkpoint import load_checkpoint, load_weights
+from fabir_tf.training.checkpoint import load_checkpoint
+from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.train import train
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
@@ -77,20 +80,20 @@ def make_every_epoch_better(patch):
     models = capture_models(patch)
     patch.setattr(
         training,
-        "score",
-        lambda data, texts: {"exact_match": 0.0, "f1": float(models[-1].optimizer.iterations.numpy())},
+        "score_answers",
+        lambda data, answers: {"exact_match": 0.0, "f1": float(models[-1].optimizer.iterations.numpy())},
     )
     return models
 
 
 def after_every_step(patch, call):
-    original = training._Progress.on_train_batch_end
+    original = keras.callbacks.CallbackList.on_train_batch_end
 
     def on_train_batch_end(self, batch, logs=None):
         original(self, batch, logs)
         call()
 
-    patch.setattr(training._Progress, "on_train_batch_end", on_train_batch_end)
+    patch.setattr(keras.callbacks.CallbackList, "on_train_batch_end", on_train_batch_end)
 
 
 def numbers_of(run_dir, name="last.npz"):
@@ -116,7 +119,7 @@ def assert_same_run(run_dir, other_dir):
 
 
 def rate(step):
-    """The learning rate after so many steps; see test_schedule.py."""
+    """The learning rate after so many steps; see test_schedules.py."""
     t = step + 1
     return SETTINGS["learning_rate_factor"] * 20**-0.5 * min(t**-0.5, t * SETTINGS["warmup_steps"] ** -1.5)
 
@@ -209,14 +212,14 @@ def test_the_history_is_written(finished):
 def test_the_run_says_what_it_does(finished):
     text = "\n".join(finished.lines)
     assert "12 questions to train on, 6 steps per epoch" in text
-    assert "8 word vectors" in text
+    assert "8 frozen words" in text
     assert "before training:  EM " in text
     assert f"epoch 3/3:  EM {finished.history['epochs'][3]['exact_match']:.2f}" in text
 
 
 def test_the_run_directory_is_complete(finished):
     names = {path.name for path in finished.run_dir.iterdir()}
-    expected = {"config.json", "vocabulary", "checkpoints", "model.keras", "history.csv", "coverage.json"}
+    expected = {"config.json", "processor", "checkpoints", "model.keras", "history.csv", "coverage.json"}
     assert names == expected | {"tensorboard", "predictions.json"}
     assert {path.name for path in (finished.run_dir / "checkpoints").iterdir()} == {"last.npz", "best.npz"}
     coverage = json.loads((finished.run_dir / "coverage.json").read_text())
@@ -232,7 +235,7 @@ def test_batches_of_all_lengths_share_one_trace(finished):
 def test_the_scores_are_those_of_an_evaluation(finished, files):
     data = read_squad(files.data["eval_dataset"])
     reader = Reader.load(finished.run_dir)
-    answers = predictions_of(reader, reader.encode(tokenize_dataset(data)))
+    answers = predictions_of(reader, data)
     texts = {key: answer.text for key, answer in answers.items()}
     assert list(texts) == [question.id for question in data.questions]
     assert json.loads((finished.run_dir / "predictions.json").read_text()) == texts
@@ -248,9 +251,10 @@ def test_the_reader_has_the_words_and_vectors_of_the_run(finished, files):
     vectors = load_vectors(files.with_vectors["vectors"])
     table = reader.model.get_layer("word_embedding").frozen_table.numpy()
     np.testing.assert_array_equal(table, vectors.table)
-    assert list(reader.vocabulary.frozen_words) == list(vectors.words)
+    vocabulary = reader.processor.vocabulary
+    assert list(vocabulary.frozen_words) == list(vectors.words)
     # Words with a vector are not learned a second time; those that the dev set alone has are unknown.
-    learned = set(reader.vocabulary.trainable_words)
+    learned = set(vocabulary.trainable_words)
     assert {"mill", "keld", "frogs", "1871"} <= learned
     assert not learned & {"the", "owl", "built", "never", "tower", "wend", "fox"}
     assert reader.config.trainable_words == 1 + len(learned)
@@ -323,7 +327,7 @@ def die_while_writing(run_dir, settings, number):
             os.kill(os.getpid(), signal.SIGKILL)
         savez(file, **arrays)
 
-    patch.setattr(checkpoint.np, "savez", dying)
+    patch.setattr(np, "savez", dying)
     train_tiny(run_dir, settings)
 
 
@@ -414,7 +418,7 @@ def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):
     original = path.read_text()
     try:
         write_squad(path, ARTICLES[:3])
-        with pytest.raises(UserError, match=r"^--dataset: the data is not what the run in "):
+        with pytest.raises(UserError, match=r"^--dataset: the data is not that of the run in "):
             train_tiny(finished.run_dir, files.with_vectors, resume=True)
     finally:
         path.write_text(original)
@@ -452,30 +456,30 @@ def test_half_precision_stays_finite_and_clipping_clips_and_patience_ends(files,
         assert norm == 0
 
 
-NO_VECTORS = SimpleNamespace(table=np.zeros((0, 0), np.float16))
+NO_TABLES = SimpleNamespace(frozen_tables={})
 
 
 def test_adam_is_set_as_asked():
     settings = {"adam_beta_1": 0.8, "adam_beta_2": 0.95, "adam_epsilon": 1e-5, "clip_norm": 0.7, "ema_decay": 0.6}
     settings |= {"learning_rate_factor": 0.3, "warmup_steps": 40}
-    optimizer = training.compiled_model(CONFIG, TrainingConfig(**settings), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(**settings), NO_TABLES).optimizer
     assert type(optimizer) is AveragingAdam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.8, 0.95, 1e-5)
     assert (optimizer.global_clipnorm, optimizer.clipnorm, optimizer.clipvalue) == (0.7, None, None)
     assert (optimizer.use_ema, optimizer.ema_momentum, optimizer.ema_overwrite_frequency) == (True, 0.6, None)
-    assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.3, "warmup_steps": 40}
+    assert optimizer.get_config()["learning_rate"]["config"] == {"d_model": 20, "factor": 0.3, "warmup_steps": 40}
 
 
 def test_adam_is_the_papers_by_default():
-    optimizer = training.compiled_model(CONFIG, TrainingConfig(), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(), NO_TABLES).optimizer
     assert type(optimizer) is keras.optimizers.Adam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-8)
     assert (optimizer.global_clipnorm, optimizer.use_ema, optimizer.weight_decay) == (None, False, None)
-    assert optimizer._learning_rate.get_config() == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}
+    assert optimizer.get_config()["learning_rate"]["config"] == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}
 
 
 def test_the_learning_rate_may_be_constant():
-    optimizer = training.compiled_model(CONFIG, TrainingConfig(learning_rate=0.002), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(learning_rate=0.002), NO_TABLES).optimizer
     assert float(optimizer.learning_rate) == pytest.approx(0.002)
     optimizer.iterations.assign(5000)
     assert float(optimizer.learning_rate) == pytest.approx(0.002)
@@ -483,7 +487,7 @@ def test_the_learning_rate_may_be_constant():
 
 def test_the_learning_rate_falls_over_the_last_epochs():
     settings = TrainingConfig(learning_rate=0.002, epochs=10, linear_decay_epochs=2.5)
-    optimizer = training.compiled_model(CONFIG, settings, NO_VECTORS, steps_per_epoch=40).optimizer
+    optimizer = training.compiled_model(CONFIG, settings, NO_TABLES, steps_per_epoch=40).optimizer
     for step, expected in ((300, 0.002), (350, 0.001), (400, 0.0)):
         optimizer.iterations.assign(step)
         assert float(optimizer.learning_rate) == pytest.approx(expected)
@@ -525,17 +529,151 @@ def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path
 
 
 def test_a_decay_of_zero_averages_nothing():
-    optimizer = training.compiled_model(CONFIG, TrainingConfig(ema_decay=0.0), NO_VECTORS).optimizer
+    optimizer = training.compiled_model(CONFIG, TrainingConfig(ema_decay=0.0), NO_TABLES).optimizer
     assert optimizer.ema_momentum == 0.0
 
 
-@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(loss):
-    state = {"epoch": 2, "step": 5, "loss": None}
-    progress = training._Progress(SimpleNamespace(state=state))
-    progress.on_epoch_begin(2)
-    progress._loss = loss
-    # Before the next step, and before anything is written.
-    for end in (progress.on_train_batch_end, progress.on_epoch_end):
-        with pytest.raises(UserError, match=f"^the loss is {loss} in epoch 3, step 5"):
-            end(0, {"loss": 1.0})
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(files, tmp_path, monkeypatch, value):
+    """Before the next step, and before anything is written."""
+
+    class Broken(StartEndLoss):
+        def call(self, y_true, y_pred):
+            return super().call(y_true, y_pred) * value
+
+    monkeypatch.setattr(training, "StartEndLoss", Broken)
+    with pytest.raises(UserError, match=rf"^the loss is {value} in epoch 1, step 1, expected a number"):
+        train_tiny(tmp_path / "run", files.data | {"checkpoint_steps": 1})
+    state, arrays = numbers_of(tmp_path / "run")
+    assert (state["epoch"], state["step"]) == (0, 0)
+    assert all(np.isfinite(array).all() for array in arrays.values())
+
+
+# === What a run records ===
+
+
+def test_the_configuration_tells_its_format_and_the_versions(finished):
+    config = json.loads((finished.run_dir / "config.json").read_text())
+    assert list(config) == ["format", "versions", "model", "training", "data"]
+    assert config["format"] == 2
+    assert config["versions"]["fabir_tf"] == fabir_tf.__version__
+    assert config["versions"]["keras"] == keras.__version__
+    assert config["versions"]["backend"] == keras.backend.backend()
+    assert config["versions"]["numpy"] == np.__version__
+
+
+def as_version_0_1(run_dir):
+    """Leaves out what version 0.1 did not write into its configuration."""
+    path = run_dir / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({name: config[name] for name in ("model", "training", "data")}))
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_of_version_0_1_is_not_resumed_and_stays_as_it_is(finished, files, tmp_path):
+    run_dir = shutil.copytree(finished.run_dir, tmp_path / "run")
+    as_version_0_1(run_dir)
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match=r"holds a run of version 0\.1, whose training this version cannot resume") as it:
+        train_tiny(run_dir, files.with_vectors | {"epochs": 4}, resume=True)
+    assert str(it.value).endswith(f"--start_from={run_dir}")
+    assert contents(tmp_path) == before
+
+
+# === Questions without an answer ===
+
+# Of other things than the passage is about.
+UNANSWERABLE = {
+    "Mill": ("Which queen of Sweden slept there?", "Who painted the harbour at Zadar?", "Which comet was seen?"),
+    "Lake": ("Which queen of Norway slept there?", "Who painted the castle at Zadar?", "Which star was seen?"),
+    "Bridge": ("Which queen of Denmark slept there?", "Who painted the garden at Zadar?", "Which planet was seen?"),
+    "Owl": ("Which queen of France slept there?", "Who painted the market at Zadar?", "Which moon was seen?"),
+}
+
+
+def write_unanswerable(path, articles):
+    """The articles with more questions, which their passages do not answer."""
+    content = squad_json(articles)
+    for article in content["data"]:
+        article["paragraphs"][0]["qas"] += [
+            {"id": f"{article['title']}-none-{number}", "question": question, "answers": [], "is_impossible": True}
+            for number, question in enumerate(UNANSWERABLE[article["title"]])
+        ]
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_without_a_null_head_unanswerable_questions_are_as_if_they_were_not_there(files, tmp_path):
+    lines = []
+    data = files.data | {"dataset": write_unanswerable(tmp_path / "v2.json", ARTICLES)}
+    train_tiny(tmp_path / "with", data | {"epochs": 1}, log=lines.append)
+    train_tiny(tmp_path / "without", files.data | {"epochs": 1})
+    assert [line for line in lines if "without an answer" in line] == [
+        f"{data['dataset']}: 12 questions without an answer are left out; --null_head learns from them"
+    ]
+    assert_same_run(tmp_path / "with", tmp_path / "without")
+    configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("with", "without")]
+    assert configs[0]["data"] == configs[1]["data"]
+
+
+ABSTAINING = MODEL.replace(
+    null_head=True, **dict.fromkeys([name for name in MODEL.to_dict() if name.endswith("_dropout")], 0.0)
+)
+ABSTAINING_SETTINGS = {"epochs": 16, "batch_size": 8, "learning_rate": 3e-3}
+
+
+def train_abstaining(run_dir, data, epochs, resume=False, model=ABSTAINING):
+    settings = TrainingConfig(**(SETTINGS | ABSTAINING_SETTINGS | data | {"epochs": epochs}))
+    return train(str(run_dir), model, settings, DataOptions(None), resume, lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def abstaining(tmp_path_factory):
+    """A reader with a null head, trained and scored on the same questions, half of them without an answer."""
+    folder = tmp_path_factory.mktemp("abstaining")
+    path = write_unanswerable(folder / "v2.json", ARTICLES)
+    data = {"dataset": path, "eval_dataset": path}
+    history = train_abstaining(folder / "run", data, ABSTAINING_SETTINGS["epochs"])
+    return SimpleNamespace(run_dir=folder / "run", data=data, history=history)
+
+
+def test_a_reader_with_a_null_head_learns_to_abstain(abstaining):
+    losses = [row["loss"] for row in abstaining.history["epochs"][1:]]
+    assert losses[-1] < 0.7 * losses[0]
+    data = read_squad(abstaining.data["dataset"])
+    assert data.unanswerable == 12
+    reader = Reader.load(abstaining.run_dir)
+    answers = predictions_of(reader, data)
+    found = {True: [], False: []}
+    for question in data.questions:
+        found[bool(question.answers)].append(answers[question.id].no_answer_probability)
+    assert np.mean(found[False]) > np.mean(found[True]) + 0.3
+    # With the threshold that suits these questions the reader abstains where it should.
+    reader.calibration = calibrate(reader, data)
+    abstains = {key: not answer.is_answer for key, answer in predictions_of(reader, data).items()}
+    right = [abstains[question.id] != bool(question.answers) for question in data.questions]
+    assert np.mean(right) > 0.8
+
+
+def test_the_score_of_an_abstaining_reader_is_that_of_squad_2(abstaining, commands):
+    flags = (f"--run_dir={abstaining.run_dir}", f"--dataset={abstaining.data['dataset']}", "--cache_dir=")
+    result = commands("evaluate", *flags)
+    assert result.status == 0, result
+    scored = json.loads(result.stdout)
+    assert (scored["total"], scored["HasAns_total"], scored["NoAns_total"]) == (24, 12, 12)
+    # Without a threshold it never abstains; with the best one it gets most of these right.
+    assert scored["NoAns_f1"] == 0
+    assert scored["best_f1"] > scored["f1"] + 30
+    best = abstaining.history["epochs"][abstaining.history["best_epoch"]]
+    assert (scored["best_exact"], scored["best_f1"]) == pytest.approx((best["exact_match"], best["f1"]))
+
+
+def test_training_with_a_null_head_is_resumed_exactly(abstaining, tmp_path):
+    for epochs in (1, 2):
+        history = train_abstaining(tmp_path / "run", abstaining.data, epochs, resume=True)
+    expected = abstaining.history["epochs"][:3]
+    for row, other in zip(history["epochs"], expected, strict=True):
+        assert {**row, "seconds": 0} == {**other, "seconds": 0}

@@ -10,6 +10,7 @@ from fabir_tf.models import build_model
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
+from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.reading.reader import Reader
 
 # (title, passage, ((question, answer), ...)); the passages have 11, 17, 28 and 30 tokens, below 18 and 13.
@@ -123,36 +124,37 @@ def write_squad(path, articles) -> str:
 
 
 def make_reader(words, max_passage=512, **changes) -> Reader:
-    """An untrained reader that knows some words, its soft_labels sharp enough for spans to differ clearly."""
+    """An untrained reader that knows some words; its logits differ enough to tell spans apart."""
     keras.utils.set_random_seed(11)
     vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz"), ())
-    config = CONFIG.replace(trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, **changes)
+    processor = WordProcessor(vocabulary)
+    config = CONFIG.replace(**processor.sizes | changes)
     model = build_model(config)
     for weight in model.get_layer("selector").trainable_weights:
         weight.assign(3 * weight)
-    return Reader(model, vocabulary, config, max_passage)
+    return Reader(model, processor, config, max_passage)
 
 
-def by_type(inputs):
-    """A model's inputs as `DeduplicatedModel` takes them: each type of token once, and where it stands."""
+def deduplicated_inputs(inputs):
+    """A model's inputs in the form of `DeduplicatedModel`: each unique token once, and the index of every token."""
     texts = ("passage", "question")
     shapes = {text: inputs[f"{text}_words"].shape for text in texts}
     parts = [part for part in ("words", "characters") if f"passage_{part}" in inputs]
     columns = {part: np.concatenate([_flat(inputs[f"{text}_{part}"]) for text in texts]) for part in parts}
-    types, places = np.unique(np.concatenate(list(columns.values()), axis=1), axis=0, return_inverse=True)
-    places = np.split(places.reshape(-1).astype(np.int32), [math.prod(shapes["passage"])])
-    found = {f"{text}_token_index": part.reshape(shapes[text]) for text, part in zip(texts, places, strict=True)}
-    found["unique_words"] = types[:, 0]
-    return found | ({"unique_characters": types[:, 1:]} if "characters" in parts else {})
+    unique, index = np.unique(np.concatenate(list(columns.values()), axis=1), axis=0, return_inverse=True)
+    index = np.split(index.reshape(-1).astype(np.int32), [math.prod(shapes["passage"])])
+    found = {f"{text}_token_index": part.reshape(shapes[text]) for text, part in zip(texts, index, strict=True)}
+    found["unique_words"] = unique[:, 0]
+    return found | ({"unique_characters": unique[:, 1:]} if "characters" in parts else {})
 
 
-def by_token(inputs):
-    """The inverse of `by_type`; whatever else stands in the inputs is kept."""
+def token_inputs(inputs):
+    """The inverse of `deduplicated_inputs`; other inputs stay as they are."""
     rest = dict(inputs)
-    places = {text: rest.pop(f"{text}_token_index") for text in ("passage", "question")}
-    types = {name: rest.pop(name) for name in inputs if name.startswith("unique_")}
+    index = {text: rest.pop(f"{text}_token_index") for text in ("passage", "question")}
+    unique = {name: rest.pop(name) for name in inputs if name.startswith("unique_")}
     of_texts = {
-        f"{text}_{name.partition('_')[2]}": values[places[text]] for text in places for name, values in types.items()
+        f"{text}_{name.partition('_')[2]}": values[index[text]] for text in index for name, values in unique.items()
     }
     return rest | of_texts
 

@@ -19,8 +19,8 @@ class ModelSpec:
     """A model that can be built, trained, read with and exported.
 
     Attributes:
-        config: its configuration's class, of no other model.
-        build: makes its functional model from a configuration.
+        config: the class of its configuration, which no other model has.
+        build: makes the functional model from a configuration.
         about: one phrase for `--help`.
     """
 
@@ -47,7 +47,7 @@ def list_models() -> dict[str, str]:
     Returns:
         What each is, by its name.
     """
-    return {name: family.about for name, family in MODELS.items()}
+    return {name: spec.about for name, spec in MODELS.items()}
 
 
 def build_model(model: str | ReaderConfig = "fabir", **overrides) -> keras.Model:
@@ -61,7 +61,7 @@ def build_model(model: str | ReaderConfig = "fabir", **overrides) -> keras.Model
         A model that maps a dictionary of `passage_words (batch, passage)`, `passage_characters (batch, passage,
         max_word_characters)`, `question_words (batch, question)` and `question_characters (batch, question,
         max_word_characters)`, integer ids with 0 for padding, to a dictionary of float32 `start_logits` and
-        `end_logits`, both `(batch, passage)`.
+        `end_logits`, both `(batch, passage)`, and with `null_head=True` also `null_logits (batch, 2)`.
 
     Raises:
         ConfigError: no model has the name, or a field is unknown or its value does not fit.
@@ -85,4 +85,4 @@ def config_class(name: str) -> type[ReaderConfig]:
 
 def model_name(config: ReaderConfig) -> str:
     """The name of the model that a configuration is of."""
-    return next(name for name, family in MODELS.items() if family.config is type(config))
+    return next(name for name, spec in MODELS.items() if spec.config is type(config))

@@ -1,4 +1,4 @@
-"""BiDAF as its authors' program has it (bi-att-flow): Seo, Kembhavi, Farhadi and Hajishirzi 2017, arXiv 1611.01603."""
+"""BiDAF as in its authors' program (bi-att-flow): Seo, Kembhavi, Farhadi and Hajishirzi 2017, arXiv 1611.01603."""
 
 import dataclasses
 
@@ -7,6 +7,7 @@ import keras
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.reader_config import CharacterReaderConfig
+from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.texts import TEXTS, text_inputs
 
 
@@ -70,4 +71,5 @@ def build_bidaf(config: BidafConfig) -> keras.Model:
     for encoder in modelling_encoders:
         modelled = encoder(drop(modelled), passage_mask)
     start, end = selector(flow, modelled, passage_mask=passage_mask)
-    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="bidaf")
+    null = layers.TrainedNullLogits(name="null_logits")(modelled) if config.null_head else None
+    return keras.Model(texts.inputs, reader_outputs(start, end, null), name="bidaf")

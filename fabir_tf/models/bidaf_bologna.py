@@ -8,15 +8,16 @@ from keras import ops
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.reader_config import CharacterReaderConfig
+from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.texts import TEXTS, text_inputs
 
-# Of variants 0 to 2; the others have none.
+# Dropout rate of variants 0 to 2; the others have none.
 DROPOUT = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
 class BidafBolognaConfig(CharacterReaderConfig):
-    """Its configuration; the defaults are variant 4, and where the report is silent bi-att-flow's.
+    """Its configuration; the defaults are variant 4's, and bi-att-flow's where the report does not say.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -26,8 +27,8 @@ class BidafBolognaConfig(CharacterReaderConfig):
     units: int = setting(100, "Features of the state of each recurrent network", low=1)
     variant: int = setting(
         4,
-        "0: the baseline; 1: convolutional highway, GRU, and the end knows how probable each start is; "
-        "2: characters as unit vectors, too; 3: no dropout, too; 4: no end before its start, too",
+        "0: the baseline; 1: convolutional highway, GRU, and an end that sees the start probabilities; 2: also "
+        "characters as unit vectors; 3: also no dropout; 4: also no end before its start",
         low=0,
         high=4,
     )
@@ -42,8 +43,10 @@ class BidafBolognaConfig(CharacterReaderConfig):
         return 2 * self.units
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
-        """Before variant 4 each border is sought by itself."""
-        return super().decoder(n_best) if self.variant == 4 else layers.IndependentDecoder(n_best)
+        """Variants 0 to 3 choose start and end independently; a null head needs an end that does not precede its start."""
+        if self.variant == 4 or self.null_head:
+            return super().decoder(n_best)
+        return layers.IndependentDecoder(n_best)
 
 
 def build_bidaf_bologna(config: BidafBolognaConfig) -> keras.Model:
@@ -61,7 +64,7 @@ def build_bidaf_bologna(config: BidafBolognaConfig) -> keras.Model:
         layers.RecurrentEncoder(config.units, name=f"modelling_encoder_{number}") for number in (1, 2)
     ]
     end_encoder = layers.RecurrentEncoder(config.units, name="end_encoder")
-    beside = keras.layers.Concatenate(name="flow_and_modelled")
+    join_flow = keras.layers.Concatenate(name="flow_and_modelled")
     start_logits, end_logits = (layers.TokenLogits(dropout, name=name) for name in ("start", "end"))
 
     # === Functional model ===
@@ -73,10 +76,11 @@ def build_bidaf_bologna(config: BidafBolognaConfig) -> keras.Model:
     flow = modelled = attention_flow(**encoded, **texts.masks)
     for encoder in modelling_encoders:
         modelled = encoder(drop(modelled), mask)
-    start = start_logits(beside([flow, modelled]), passage_mask=mask)
+    start = start_logits(join_flow([flow, modelled]), passage_mask=mask)
     to_end = modelled if config.variant == 0 else _with_start(modelled, start)
-    end = end_logits(beside([flow, end_encoder(drop(to_end), mask)]), passage_mask=mask)
-    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="bidaf_bologna")
+    end = end_logits(join_flow([flow, end_encoder(drop(to_end), mask)]), passage_mask=mask)
+    null = layers.TrainedNullLogits(name="null_logits")(modelled) if config.null_head else None
+    return keras.Model(texts.inputs, reader_outputs(start, end, null), name="bidaf_bologna")
 
 
 def _character_embedding(config: BidafBolognaConfig, dropout: float) -> keras.layers.Layer:
@@ -86,7 +90,7 @@ def _character_embedding(config: BidafBolognaConfig, dropout: float) -> keras.la
         return layers.SummedCharacterEmbedding(
             config.characters, config.character_dim, kernel, filters, dropout, name=name
         )
-    # As long as the word's own vector, so that neither is less represented (section 2.2).
+    # As long as the word vector, so that both have the same weight (section 2.2).
     return layers.OneHotCharacterEmbedding(kernel_size=kernel, filters=filters, units=config.word_dim, name=name)
 
 
@@ -99,6 +103,6 @@ def _highway(config: BidafBolognaConfig, words: dict, masks: dict) -> dict:
 
 
 def _with_start(modelled: keras.KerasTensor, start: keras.KerasTensor) -> keras.KerasTensor:
-    """Each token's probability to be the start as one more feature."""
+    """Adds each token's start probability as a feature."""
     probability = ops.cast(ops.softmax(start, axis=-1), modelled.dtype)
     return ops.concatenate([modelled, probability[..., None]], axis=-1)

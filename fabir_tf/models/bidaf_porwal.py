@@ -1,4 +1,4 @@
-"""BiDAF as Porwal has it: wide, without characters, the end as simple as the start. (Thesis, 2021, TensorFlow 2.)"""
+"""Porwal's BiDAF: wide, without characters, and with an end as simple as the start (thesis, 2021, TensorFlow 2)."""
 
 import dataclasses
 
@@ -7,12 +7,13 @@ import keras
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.reader_config import WordReaderConfig
+from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.texts import TEXTS, text_inputs
 
 
 @dataclasses.dataclass(frozen=True)
 class BidafPorwalConfig(WordReaderConfig):
-    """Its configuration; the defaults are the published model, whose words have GloVe's 100 and fastText's 300 values.
+    """Its configuration; the defaults are the published model. A word vector is GloVe's (100) and fastText's (300).
 
     Raises:
         ConfigError: a value is out of its range.
@@ -51,4 +52,5 @@ def build_bidaf_porwal(config: BidafPorwalConfig) -> keras.Model:
     modelled = modelling_encoders[0](flow, mask)
     start = start_logits(join([flow, modelled]), passage_mask=mask)
     end = end_logits(join([flow, modelling_encoders[1](modelled, mask)]), passage_mask=mask)
-    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="bidaf_porwal")
+    null = layers.TrainedNullLogits(name="null_logits")(modelled) if config.null_head else None
+    return keras.Model(texts.inputs, reader_outputs(start, end, null), name="bidaf_porwal")

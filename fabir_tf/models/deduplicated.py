@@ -56,15 +56,25 @@ class DeduplicatedModel(keras.Model):
 
         Args:
             optimizer: a Keras optimizer.
-            loss: takes all targets and all outputs at once, two dictionaries, and returns a scalar.
+            loss: takes all targets and all outputs at once, two dictionaries, and returns a scalar, the mean over
+                `loss.count(targets)` examples.
             **kwargs: those of `keras.Model.compile`.
         """
         self._loss = loss
+        self._mean_loss = keras.metrics.Mean("loss")
         super().compile(optimizer, **kwargs)
+
+    @property
+    def metrics(self) -> list[keras.Metric]:
+        """The mean loss of the examples so far."""
+        # Keras' own mean weights each batch by the length of one of its inputs, which may count tokens or padding.
+        return [self._mean_loss] if self._loss else []
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The loss that `compile` was given, of all outputs together."""
-        return self._loss(y, y_pred)
+        loss = self._loss(y, y_pred)
+        self._mean_loss.update_state(loss, sample_weight=self._loss.count(y))
+        return loss
 
     def call(self, inputs, training=None):
         run = _Run(inputs, once_per_token=not training)

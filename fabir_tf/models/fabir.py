@@ -9,14 +9,15 @@ from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
+from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
 
 
 @dataclasses.dataclass(frozen=True)
 class FabirConfig(CharacterReaderConfig):
-    """FABIR's configuration; the defaults are the published model (thesis table 5) but for `shared_query_key_init` and
-    `residual_init_scale`.
+    """FABIR's configuration; the defaults are the published model (thesis table 5), except for `shared_query_key_init`
+    and `residual_init_scale`.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
@@ -28,37 +29,39 @@ class FabirConfig(CharacterReaderConfig):
     num_heads: int = setting(4, "Heads of every attention", low=1)
     reduction: str = setting(
         "layer",
-        "What narrows words to d_model: layer (texts attend to themselves and to each other first) or matrix",
+        "How words are reduced to d_model: by a layer, in which the texts first attend to themselves and to each other, "
+        "or by a matrix",
         choices=("layer", "matrix"),
     )
-    reduction_hidden_dim: int = setting(400, "Hidden width of the reduction layer's feedforwards", low=1)
-    hidden_dim: int = setting(200, "Hidden width of the processing layers' feedforwards", low=1)
+    reduction_hidden_dim: int = setting(400, "Hidden width of the reduction layer's feed-forward networks", low=1)
+    hidden_dim: int = setting(200, "Hidden width of the processing layers' feed-forward networks", low=1)
     num_layers: int = setting(3, "Processing layers after the reduction layer", low=0)
     interaction: str = setting(
         "repeated",
-        "Which text attends to the other in the processing layers: repeated (always the passage) or switching (in "
-        "every second layer the question)",
+        "Which text attends to the other in the processing layers: repeated (always the passage) or switching (the "
+        "question in every second layer)",
         choices=("repeated", "switching"),
     )
+    attention: str = setting("convolutional", "Attention of all layers", choices=layers.ATTENTIONS)
     attention_kernel: str = setting("1x5", "Kernel of convolutional attention as HxW, odd, or none")
-    attention_depthwise: bool = setting(False, "One attention kernel per head instead of heads x heads of them")
+    attention_depthwise: bool = setting(False, "One attention kernel per head instead of heads x heads kernels")
     cross_attention: str = setting("column", "Axis of the cross-attention's softmax", choices=("column", "row"))
     shared_query_key_init: bool = setting(
         True,
-        "Initialise the cross-attention's key projection as its query projection and its kernel as the identity, so that "
-        "equal words attend to each other from the first step; the paper initialises them independently",
+        "Initialize the cross-attention's key projection as its query projection and its kernel as the identity, so "
+        "that equal words attend to each other from the first step; the paper initializes them independently",
     )
     residual_init_scale: float = setting(
         0.1,
-        "Scale of the initial weights that write a sublayer's output; 1 in the paper. A small scale lets attention and "
-        "feed-forwards start close to the identity and learn sooner",
+        "Scale of the initial weights that write a sublayer's output; 1 in the paper. With a small scale, attention and "
+        "feed-forward networks start close to the identity and learn sooner",
         low=0.0,
         high=1.0,
     )
     word_match: bool = setting(
-        False, "Tell each word, after the reduction layer, how much of it stands in the other text (not in the paper)"
+        False, "Add to each word, after the reduction layer, how much of it occurs in the other text (not in the paper)"
     )
-    selector: str = setting("convolution", "The head that selects start and end", choices=tuple(layers.SELECTORS))
+    selector: str = setting("convolution", "The head that selects start and end", choices=layers.SELECTORS)
     start_layer: str = setting(
         "last", "Processing layer that the start is selected from: last or penultimate", choices=("last", "penultimate")
     )
@@ -77,8 +80,7 @@ class FabirConfig(CharacterReaderConfig):
     character_dropout: float = setting(0.25, "Dropout rate of character vectors", low=0.0, high=0.95)
     dropout_amplification: float = setting(
         2.0,
-        "In the reduction layer, the power that the keep probabilities (1 - rate) of sublayers and attention are raised "
-        "to",
+        "Power of the keep probabilities (1 - rate) of sublayers and attention in the reduction layer",
         low=0.0,
         high=10.0,
     )
@@ -109,7 +111,7 @@ class FabirConfig(CharacterReaderConfig):
                 raise ConfigError(f"{name} must be even and a multiple of num_heads={self.num_heads}, found {value}")
 
     def _validate_defaults(self, cause: str, *names: str) -> None:
-        """Refuses settings that would be of no effect."""
+        """Refuses settings that would have no effect."""
         for name in names:
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             if value != default:
@@ -132,6 +134,7 @@ class FabirConfig(CharacterReaderConfig):
 def build_fabir(config: FabirConfig) -> keras.Model:
     """Builds FABIR; see `fabir_tf.build_model` for its inputs and outputs."""
     attention = {
+        "attention": config.attention,
         "num_heads": config.num_heads,
         "kernel_size": config.attention_kernel_size,
         "depthwise": config.attention_depthwise,
@@ -176,8 +179,9 @@ def build_fabir(config: FabirConfig) -> keras.Model:
     for number, layer in enumerate(processing_layers, 1):
         attends = "question" if config.interaction == "switching" and number % 2 == 0 else "passage"
         read.append(_attended(layer, read[-1], texts.masks, attends))
-    start, end = _borders(config, read, texts.masks["passage_mask"])
-    return keras.Model(texts.inputs, {"start_logits": start, "end_logits": end}, name="fabir")
+    start, end = _start_and_end(config, read, texts.masks["passage_mask"])
+    null = _null_logits(config, read[-1], texts.masks) if config.null_head else None
+    return keras.Model(texts.inputs, reader_outputs(start, end, null), name="fabir")
 
 
 def _with_words_dropped(config: FabirConfig, texts: TextInputs) -> TextInputs:
@@ -236,9 +240,7 @@ def _reduced_by_matrix(config: FabirConfig, words: dict) -> dict:
 def _with_matches(config: FabirConfig, read: dict, texts: TextInputs) -> dict:
     words = {f"{text}_words": texts.words[text] for text in TEXTS}
     of_passage, of_question = layers.WordMatch(name="word_match")(**texts.inputs | words)
-    embedding = keras.layers.Dense(
-        config.d_model, use_bias=False, kernel_initializer=GlorotUniform(), name="match_embedding"
-    )
+    embedding = Dense(config.d_model, use_bias=False, kernel_initializer=GlorotUniform(), name="match_embedding")
     return {
         "passage": read["passage"] + embedding(of_passage),
         "question": read["question"] + embedding(of_question),
@@ -246,7 +248,7 @@ def _with_matches(config: FabirConfig, read: dict, texts: TextInputs) -> dict:
 
 
 def _attended(layer: layers.ProcessingLayer, read: dict, masks: dict, attends: str) -> dict:
-    """Both texts after a processing layer, in which the one called `attends` attends to the other."""
+    """Both texts after a processing layer in which the text called `attends` attends to the other."""
     other = next(text for text in TEXTS if text != attends)
     one, two = layer(
         passage=read[attends],
@@ -257,8 +259,13 @@ def _attended(layer: layers.ProcessingLayer, read: dict, masks: dict, attends: s
     return {attends: one, other: two}
 
 
-def _borders(config: FabirConfig, read: list[dict], passage_mask: keras.KerasTensor) -> tuple:
-    """Start and end logits, from what each of the layers has read."""
+def _null_logits(config: FabirConfig, read: dict, masks: dict) -> keras.KerasTensor:
+    """Start and end logit of "no answer", from both texts after the last layer."""
+    return layers.NullHead(dropout=config.selector_dropout, name="null_head")(**read, **masks)
+
+
+def _start_and_end(config: FabirConfig, read: list[dict], passage_mask: keras.KerasTensor) -> tuple:
+    """Start and end logits, from the texts after each layer."""
     if config.start_layer == "last":
         return _selector(config, "selector")(read[-1]["passage"], passage_mask=passage_mask)
     (start,) = _selector(config, "start_selector", num_outputs=1)(read[-2]["passage"], passage_mask=passage_mask)

@@ -1,4 +1,4 @@
-"""What every reader reads: the two texts, as ids of words and of characters."""
+"""The inputs of every reader of words: two texts, as ids of words and of characters."""
 
 from typing import NamedTuple
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import keras
@@ -46,13 +46,20 @@ def save_weights(path: str | os.PathLike, model: keras.Model, state: dict) -> No
     write_arrays(path, {name: np.asarray(variable) for name, variable in weights_of(model).items()}, state)
 
 
-def load_weights(path: str | os.PathLike, model: keras.Model, allow_missing: bool = False) -> list[str]:
+def load_weights(
+    path: str | os.PathLike,
+    model: keras.Model,
+    allow_missing: bool = False,
+    build_own: Callable[[], keras.Model] | None = None,
+) -> list[str]:
     """Sets a model's weights.
 
     Args:
         path: what `save_weights` or `save_checkpoint` wrote.
         model: a model with the same layers.
         allow_missing: whether weights that the file lacks keep their initial values.
+        build_own: builds the model that the weights were saved from, if it is another one; it names the weights of a
+            file of version 0.1.
 
     Returns:
         The paths of the weights that the file lacks.
@@ -60,19 +67,24 @@ def load_weights(path: str | os.PathLike, model: keras.Model, allow_missing: boo
     Raises:
         UserError: the file is missing, damaged or of another model.
     """
-    missing = validate_weights(path, model, allow_missing)
-    _, arrays = read_weights(path, model)
+    missing = validate_weights(path, model, allow_missing, build_own)
+    _, arrays = read_weights(path, build_own or (lambda: model))
     for name, variable in weights_of(model).items():
         if name.removeprefix(MODEL) not in missing:
             variable.assign(arrays[name])
     return missing
 
 
-def validate_weights(path: str | os.PathLike, model: keras.Model, allow_missing: bool = False) -> list[str]:
+def validate_weights(
+    path: str | os.PathLike,
+    model: keras.Model,
+    allow_missing: bool = False,
+    build_own: Callable[[], keras.Model] | None = None,
+) -> list[str]:
     """Checks that a model can take the weights of a file.
 
     Args:
-        path, model, allow_missing: as for `load_weights`.
+        path, model, allow_missing, build_own: as for `load_weights`.
 
     Returns:
         The paths of the weights that the file lacks; without `allow_missing` there are none.
@@ -80,7 +92,7 @@ def validate_weights(path: str | os.PathLike, model: keras.Model, allow_missing:
     Raises:
         UserError: the file is missing, damaged or of another model.
     """
-    _, arrays = read_weights(path, model)
+    _, arrays = read_weights(path, build_own or (lambda: model))
     variables = weights_of(model)
     missing = [name for name in variables if name not in arrays] if allow_missing else []
     # A file of which nothing fits is another model's.
@@ -96,12 +108,13 @@ def validate_weights(path: str | os.PathLike, model: keras.Model, allow_missing:
     return [name.removeprefix(MODEL) for name in missing]
 
 
-def read_weights(path: str | os.PathLike, model: keras.Model | None = None) -> tuple[dict, dict[str, np.ndarray]]:
+def read_weights(path: str | os.PathLike, build_model: Callable[[], keras.Model]) -> tuple[dict, dict[str, np.ndarray]]:
     """Reads weights.
 
     Args:
         path: what `save_weights` or `save_checkpoint` wrote.
-        model: names the weights of a file of version 0.1; None leaves them as they are.
+        build_model: builds the model that the weights were saved from; only called for a file of version 0.1, whose
+            weights it names.
 
     Returns:
         The state, and the weights by name, `model/` and their path.
@@ -110,8 +123,8 @@ def read_weights(path: str | os.PathLike, model: keras.Model | None = None) -> t
         UserError: the file is missing or damaged.
     """
     state, arrays = read_state(Path(path))
-    if is_numbered(arrays) and model is not None:
-        paths = [name.removeprefix(MODEL) for name in weights_of(model)]
+    if is_numbered(arrays):
+        paths = [name.removeprefix(MODEL) for name in weights_of(build_model())]
         return state, {f"{MODEL}{name}": array for name, array in weights_by_path(arrays, paths).items()}
     return state, {
         name: array for name, array in arrays.items() if name.startswith(MODEL) and not name.endswith(GENERATOR)

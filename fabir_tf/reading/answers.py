@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 Dataset = SquadData | TokenizedDataset
 Progress = Callable[[int, int], None]
+
+MOST_ANSWERS = 1000
+"""Most spans that can be asked for per question."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +103,7 @@ class QuestionScores:
         Returns:
             Float `(..., 2, passage)` or `(..., 2, passage + 1)`.
         """
-        logits = np.stack([self.start_logits, self.end_logits])
-        if self.null_logits is not None:
-            logits = np.concatenate([logits, self.null_logits[:, None]], axis=1)
-        logits = scale * logits
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return start_end_probabilities(self.start_logits, self.end_logits, self.null_logits, scale)
 
 
 @runtime_checkable
@@ -135,3 +134,25 @@ class QuestionAnswerer(Protocol):
     def in_graph(self, n_best: int = 5) -> "GraphAnswerer":
         """The same in core TensorFlow operations, for a SavedModel."""
         ...
+
+
+def start_end_probabilities(
+    start_logits: np.ndarray, end_logits: np.ndarray, null_logits: np.ndarray | None, scale: float | np.ndarray = 1.0
+) -> np.ndarray:
+    """The softmax of one question's logits; see `QuestionScores.probabilities`."""
+    logits = np.stack([start_logits, end_logits])
+    if null_logits is not None:
+        logits = np.concatenate([logits, null_logits[:, None]], axis=1)
+    logits = scale * logits
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def validate_n_best(n_best: int) -> None:
+    """Checks a number of spans per question.
+
+    Raises:
+        UserError: it is no whole number from 1 to `MOST_ANSWERS`.
+    """
+    if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= MOST_ANSWERS:
+        raise UserError(f"n_best must be a whole number from 1 to {MOST_ANSWERS}, found {n_best!r}")

@@ -96,9 +96,9 @@ def calibrate(
     """Finds the temperature at which an answer's probability best says how often such answers are right.
 
     An answer is right if it equals one of the references after the official normalization. Of `TEMPERATURES`, the one
-    with the lowest log loss is chosen; it does not change which span is the best. For a reader with a null head, and data
-    with unanswerable questions, the threshold with the best official F1 is chosen, too. The answerer uses both once they
-    are its `calibration`.
+    with the lowest log loss is chosen; it does not change which span is the best. If the reader has a null head, and the
+    data has unanswerable questions, the threshold with the best official F1 is chosen, too. The answerer uses both once
+    they are its `calibration`.
 
     Args:
         answerer: a trained reader; the calibration that it has makes no difference.
@@ -188,10 +188,12 @@ def predict_at_temperatures(
 
 
 def _best_threshold(data: SquadData, texts: list[str], no_answer: np.ndarray) -> float:
-    """The threshold with the best F1, found as the official script of SQuAD 2.0 does."""
+    """A threshold with the best F1, which the official script of SQuAD 2.0 finds."""
     ids = [question.id for question in data.questions]
     probabilities = dict(zip(ids, map(float, no_answer), strict=True))
-    return score_v2(data, dict(zip(ids, texts, strict=True)), probabilities)["best_f1_thresh"]
+    best = score_v2(data, dict(zip(ids, texts, strict=True)), probabilities)["best_f1_thresh"]
+    # The official threshold is a question's own probability. Halfway to the next one, rounding changes no decision.
+    return float(best + no_answer[no_answer > best].min(initial=1.0)) / 2
 
 
 def summarize(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:

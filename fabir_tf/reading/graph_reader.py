@@ -131,9 +131,9 @@ class GraphReader(tf.Module):
         """The model itself, for clients that tokenize themselves.
 
         Args:
-            inputs: the processor's inputs, such as `passage_words` `(batch, passage)`, and the length of each text, such
-                as `passage_length` `(batch,)`, int32. Values beyond a length are ignored: a server pads with the first
-                element of a tensor, not with 0.
+            inputs: the processor's inputs, such as `passage_words` `(batch, passage)`, and the length of each text,
+                such as `passage_length` `(batch,)`, int32. Values beyond a length are ignored: a server pads with the
+                first element of a tensor, not with 0.
 
         Returns:
             `start_logits` and `end_logits`, float32 `(batch, passage)`, -1e9 beyond the length; and, of a reader with a

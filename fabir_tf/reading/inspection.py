@@ -8,11 +8,12 @@ from keras import ops
 
 from fabir_tf.layers import DecoupledEncoder, InteractionLayer, ProcessingLayer
 from fabir_tf.models.graph_nodes import calls_to
-from fabir_tf.models.outputs import END, START
+from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples, Features
 from fabir_tf.pipelines.text.tokenizer import Tokens
+from fabir_tf.reading.answers import start_end_probabilities
 from fabir_tf.reading.reader import Reader
 
 
@@ -22,7 +23,8 @@ class Inspection:
 
     Attributes:
         question, passage: the tokens, in the order of the arrays' axes.
-        start, end: float32 `(P,)`, the probability of each token to start or to end the answer.
+        start, end: float32 `(P,)`, the probability of each token to start or to end the answer; what lacks to 1 is that
+            of "no answer".
         attention: float32 weights by layer and kind, queries before keys, in the order of the layers:
             `"processing_layer_3/cross_attention"` is `(heads, P, Q)`, `.../passage_self_attention` `(heads, P, P)` and
             `.../question_self_attention` `(heads, Q, Q)`. Empty for a model without such layers.
@@ -68,18 +70,17 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
     longest = int(reader.processor.window_sizes(tokenized.question_lengths, reader.max_passage)[0])
     if length > longest:
         raise UserError(
-            f"the passage has {length} tokens, expected at most {longest}: a longer one is read in several windows, each "
-            "with its own attention"
+            f"the passage has {length} tokens, expected at most {longest}: a longer one is read in several windows, "
+            "each with its own attention"
         )
     example = Examples(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([length]))
     features = reader.processor.features(tokenized, example)
     inputs = _inputs(reader, features)
     logits = reader.model(inputs, training=False)
     begin = int(features.logit_offsets[0])
-    start, end = (
-        _as_array(ops.softmax(logits[name] / reader.temperature, axis=-1))[begin : begin + length]
-        for name in (START, END)
-    )
+    parts = [_as_array(logits[name])[begin : begin + length] for name in (START, END)]
+    null = _as_array(logits[NULL]) if NULL in logits else None
+    start, end = start_end_probabilities(*parts, null, 1 / reader.temperature)[:, :length]
     return Inspection(**tokens, start=start, end=end, attention=_all_weights(reader.model, inputs))
 
 

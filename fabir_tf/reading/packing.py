@@ -93,9 +93,7 @@ def _packed(processor: TextProcessor, max_words: int) -> TextProcessor:
 
 def _weights(run: RunDirectory) -> tuple[dict, dict[str, np.ndarray]]:
     """The run's state and its weights by path."""
-    # The model names the weights of version 0.1.
-    config = run.read_model_config()
-    return read_weights(run.best, build_model(_without_table(config)))
+    return read_weights(run.best, lambda: build_model(_without_table(run.read_model_config())))
 
 
 def _without_table(config: ReaderConfig) -> ReaderConfig:

@@ -22,7 +22,7 @@ from fabir_tf.pipelines.features.windows import merge_windows, reading_examples,
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
-from fabir_tf.reading.answers import NO_ANSWER, Answer, Dataset, Progress, QuestionScores, Span
+from fabir_tf.reading.answers import NO_ANSWER, Answer, Dataset, Progress, QuestionScores, Span, validate_n_best
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 # Questions tokenized at once while the model reads the chunk before: a small first chunk gives the model work early,
 # large ones fill its batches. Tokenizing takes a fifth of the time of reading, so each chunk may be larger.
 FIRST_CHUNK, CHUNK_GROWTH, LARGEST_CHUNK = 256, 4, 8192
-MOST_ANSWERS = 1000
-"""Most spans that can be asked for per question."""
 
 
 class _Logits(NamedTuple):
@@ -197,7 +195,7 @@ class Reader:
             for number, text in enumerate(texts):
                 if not isinstance(text, str):
                     raise UserError(f"{name} {number}: found {quoted(text)}, expected a text")
-        _validate_n_best(n_best)
+        validate_n_best(n_best)
         # Questions about the same passage go next to each other.
         index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
         order = sorted(range(len(questions)), key=lambda number: index[passages[number]])
@@ -220,13 +218,13 @@ class Reader:
             progress: called with (examples done, examples in total) after each batch.
 
         Returns:
-            An answer per question, in the dataset's order. Where question or passage holds no token, the reader does not
-            answer.
+            An answer per question, in the dataset's order. Where question or passage holds no token, the reader does
+            not answer.
 
         Raises:
             UserError: `n_best` is out of its range.
         """
-        _validate_n_best(n_best)
+        validate_n_best(n_best)
         tokenized = self._tokenized(dataset)
         decoder = self._decoder(n_best)
         answers = [NO_ANSWER] * len(tokenized.data.questions)
@@ -272,9 +270,14 @@ class Reader:
 
         Args:
             n_best: spans to return per question.
+
+        Raises:
+            UserError: `n_best` is out of its range, or the graph cuts text into other tokens than the installed
+                tokenizer does.
         """
         from fabir_tf.reading.graph_reader import GraphReader
 
+        validate_n_best(n_best)
         return GraphReader(self, n_best)
 
     def _answer(self, spans: list[Span], no_answer_probability: float) -> Answer:
@@ -288,11 +291,14 @@ class Reader:
         """A traced decoder that returns at least `n_best` spans; one for each power of two, so that there are few."""
         count = 1 << (n_best - 1).bit_length()
         if count not in self._decoders:
-            self._decoders[count] = backend.traced(self.config.decoder(count), has_null=self.config.null_head)
+            decoder = backend.traced(self.config.decoder(count), has_null=self.config.null_head)
+            # Another thread may have made one in the meantime.
+            self._decoders.setdefault(count, decoder)
         return self._decoders[count]
 
     def _tokenized(self, dataset: Dataset) -> TokenizedDataset:
-        return dataset if isinstance(dataset, TokenizedDataset) else self.processor.tokenize(dataset)
+        # Silent, because standard output belongs to the caller.
+        return dataset if isinstance(dataset, TokenizedDataset) else self.processor.tokenize(dataset, log=_silent)
 
     def _tokenize_texts(self, questions: list[str], passages: list[str]) -> TokenizedDataset:
         index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
@@ -300,7 +306,7 @@ class Reader:
             Question(str(number), question, index[passage], ())
             for number, (question, passage) in enumerate(zip(questions, passages, strict=True))
         )
-        return self.processor.tokenize(SquadData("questions", tuple(index), ("",) * len(index), asked))
+        return self._tokenized(SquadData("questions", tuple(index), ("",) * len(index), asked))
 
     def _one_ahead(self, items: Iterator[TokenizedDataset]) -> Iterator[TokenizedDataset]:
         """Makes the next item in another thread while the last one is used."""
@@ -343,6 +349,10 @@ class Reader:
             yield np.array([question]), _merge(parts, int(lengths[question]))
 
 
+def _silent(line: str) -> None:
+    pass
+
+
 def _chunk_bounds(count: int) -> Iterator[int]:
     """0, and the end of each chunk of this many questions."""
     bound, size = 0, FIRST_CHUNK
@@ -350,11 +360,6 @@ def _chunk_bounds(count: int) -> Iterator[int]:
     while bound < count:
         bound, size = min(bound + size, count), min(CHUNK_GROWTH * size, LARGEST_CHUNK)
         yield bound
-
-
-def _validate_n_best(n_best: int) -> None:
-    if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= MOST_ANSWERS:
-        raise UserError(f"n_best must be a whole number from 1 to {MOST_ANSWERS}, found {n_best!r}")
 
 
 def _validate_sizes(run: RunDirectory, config: ReaderConfig, processor: TextProcessor) -> None:

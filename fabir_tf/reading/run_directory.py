@@ -13,7 +13,7 @@ from fabir_tf.models import MODELS, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
-from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pipelines.json_files import read_json, shown
 from fabir_tf.pipelines.text.processor import PROCESSOR_FILE, TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
@@ -80,7 +80,7 @@ class RunDirectory:
         """The recorded configuration, as `write_config` wrote it; settings of version 0.1 have their new names.
 
         Raises:
-            UserError: the folder holds no run, or its configuration is damaged.
+            UserError: the folder holds no run, or its configuration is damaged or of a later version.
         """
         if not self.is_started:
             raise UserError(f"{self.path}: found no run, expected a folder written by fabir-train")
@@ -88,6 +88,11 @@ class RunDirectory:
         for part in ("model", "training", "data"):
             if not isinstance(content, dict) or not isinstance(content.get(part), dict):
                 raise UserError(f"{self.config}: found no object {part!r}, expected the configuration of a run")
+        version = content.get("format", 1)
+        if not isinstance(version, int) or version > FORMAT:
+            raise UserError(
+                f"{self.config}: found format {shown(version)}, expected at most {FORMAT}: it needs a later fabir_tf"
+            )
         return content | {part: translate_settings(content[part]) for part in ("model", "training")}
 
     def read_model_config(self) -> ReaderConfig:

@@ -124,8 +124,11 @@ class StartEndLoss(keras.losses.Loss):
             self._losses(y_true, y_pred, number, position, logits, real)
             for number, (position, logits) in enumerate((("start", START), ("end", END)))
         ]
-        count = ops.maximum(ops.sum(real), 1.0)
-        return (ops.sum(losses[0]) + ops.sum(losses[1])) / count
+        return ops.sum(losses[0] + losses[1]) / ops.maximum(self.count(y_true), 1.0)
+
+    def count(self, y_true):
+        """The number of examples that the loss is the mean of, a float32 scalar."""
+        return ops.sum(ops.cast(ops.convert_to_tensor(y_true["length"]) > 0, "float32"))
 
     def _losses(self, y_true, y_pred, number, position, logits, real):
         """The loss of start or end, one number for each example."""
@@ -144,16 +147,19 @@ class StartEndLoss(keras.losses.Loss):
             targets = distilled_targets(targets, y_true["soft_labels"][:, number])
         # A reader that always answers cannot learn the teacher's "no answer".
         targets = targets if has_null else targets[:, : ops.shape(logits)[1]]
+        targets *= real[:, None]
         if "group_ids" in y_true:
-            return _grouped_losses(targets, logits, y_true["group_ids"], has_null) * real
-        return ops.categorical_crossentropy(targets, logits, from_logits=True) * real
+            is_answered = real * ops.cast(positions >= 0, "float32")
+            return _grouped_losses(targets, logits, y_true["group_ids"], real, is_answered)
+        # Not `categorical_crossentropy`: TensorFlow's gradient is wrong where the targets do not sum to 1.
+        return -ops.sum(targets * ops.log_softmax(logits, axis=1), axis=1)
 
     def get_config(self):
         config = {"smoothing": self.smoothing, "amount": self.amount, "deviation": self.deviation}
         return super().get_config() | config
 
 
-def _grouped_losses(targets, logits, group_ids, has_null):
+def _grouped_losses(targets, logits, group_ids, real, is_answered):
     """Cross-entropy under one softmax over all examples of a group; the losses of a group's examples add up to it."""
     groups = ops.shape(group_ids)[0]
     group_ids = ops.cast(group_ids, "int32")
@@ -161,15 +167,13 @@ def _grouped_losses(targets, logits, group_ids, has_null):
     def of_group(values, reduce):
         return ops.take(reduce(values, group_ids, num_segments=groups), group_ids, axis=0)
 
+    # Examples that fill the batch up may have the id of a real group.
+    logits = ops.where(real[:, None] > 0, logits, _MASKED)
     highest = ops.maximum(of_group(ops.max(logits, axis=1), ops.segment_max), _MASKED)
     total = of_group(ops.sum(ops.exp(logits - highest[:, None]), axis=1), ops.segment_sum)
     log_probabilities = logits - (highest + ops.log(total))[:, None]
-    if has_null:
-        # The null targets of the examples: nothing beside an answer in the group, else equal parts.
-        answers = of_group(1 - targets[:, -1], ops.segment_sum)
-        size = of_group(ops.ones_like(answers), ops.segment_sum)
-        null = ops.where(answers > 0, 0.0, targets[:, -1] / size)
-        targets = ops.concatenate([targets[:, :-1], null[:, None]], axis=1)
-    # A group may hold several answers: each is an equal part of the target.
+    # Beside an answer, the examples without one have no target.
+    targets *= ops.where(of_group(is_answered, ops.segment_sum) > 0, is_answered, 1.0)[:, None]
+    # Several examples of a group may have a target: each is an equal part of the group's.
     mass = ops.maximum(of_group(ops.sum(targets, axis=1), ops.segment_sum), 1e-12)
     return -ops.sum(targets / mass[:, None] * log_probabilities, axis=1)

@@ -297,7 +297,7 @@ def _processor(
     model_config: ReaderConfig, training: TrainingConfig, folder: Path | None, log: Callable[[str], object]
 ) -> TextProcessor:
     if folder is None and training.start_from:
-        folder = reader_directory(training.start_from).processor
+        return reader_directory(training.start_from).read_processor(log)
     if folder is None:
         return PROCESSORS[model_config.processor].create(training.to_dict() | model_config.to_dict())
     return read_processor(folder, log)

@@ -94,7 +94,7 @@ def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[
     others = {name: value for name, value in own.to_dict().items() if name not in sizes and asked.get(name) != value}
     model = build_model(model_config.replace(**{name: getattr(own, name) for name in sizes}))
     try:
-        missing = validate_weights(run.best, model, allow_missing=True)
+        missing = validate_weights(run.best, model, allow_missing=True, build_own=lambda: build_model(own))
     except UserError as error:
         if not others:
             raise

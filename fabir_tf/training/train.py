@@ -82,7 +82,8 @@ def train(
     steps = sampler.batches_per_epoch
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.processor, steps)
     if prepared.training.start_from and not prepared.resuming:
-        load_weights(reader_directory(prepared.training.start_from).best, trainer.model, allow_missing=True)
+        start = reader_directory(prepared.training.start_from)
+        load_weights(start.best, trainer.model, True, lambda: build_model(start.read_model_config()))
     sizes = ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in prepared.data.processor.sizes.items())
     log(f"{count_trainable(trainer):,} trainable parameters; {sizes}")
     return _Session(prepared, trainer, sampler, log).run_epochs()
@@ -265,7 +266,9 @@ class _Session:
         """Scores the model, and saves its weights if they are the best."""
         backend.sync(self.trainer)
         with self._averaged_weights():
-            scores = score_answers(self.evaluation.data, predictions_of(self.reader, self.evaluation))
+            scores = _best_scores(
+                score_answers(self.evaluation.data, predictions_of(self.reader, self.evaluation))
+            )
             if scores["f1"] > self.state["best_f1"]:
                 self.state |= {"best_f1": scores["f1"], "best_epoch": self.state["epoch"]}
                 save_weights(self.run.best, self.model, {"epoch": self.state["epoch"]} | scores)
@@ -320,6 +323,14 @@ class _Session:
             f"best: epoch {best['epoch']}  EM {best['exact_match']:.2f}  F1 {best['f1']:.2f}; "
             f"try it with: fabir-predict --run_dir={self.run.path} --question=... --passage=..."
         )
+
+
+def _best_scores(scores: dict[str, float]) -> dict[str, float]:
+    """EM and F1; with unanswerable questions, those at the best threshold, because no threshold is chosen yet."""
+    return {
+        "exact_match": scores.get("best_exact", scores["exact_match"]),
+        "f1": scores.get("best_f1", scores["f1"]),
+    }
 
 
 class _Progress(keras.callbacks.Callback):

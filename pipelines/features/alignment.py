@@ -194,8 +194,9 @@ class CoverageLedger:
         counts = self._counts
         unanswerable = f"{counts['unanswerable']:,} without an answer, " if counts["unanswerable"] else ""
         lines = [
-            f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {unanswerable}{counts['trimmed']:,} trimmed, "
-            f"{counts['snapped']:,} snapped to whole tokens, {counts['dropped']:,} dropped."
+            f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {unanswerable}"
+            f"{counts['trimmed']:,} trimmed, {counts['snapped']:,} snapped to whole tokens, "
+            f"{counts['dropped']:,} dropped."
         ]
         if self._long_answers:
             lines.append(

@@ -211,7 +211,9 @@ def _is_consistent(cached: TokenizedTexts, texts: int) -> bool:
     in_range = total <= 0 or 1 <= cached.tokens.min() <= cached.tokens.max() <= len(cached.unique)
     if len(cached.splits) != texts + 1 or len(sizes) != 1 or not in_range:
         return False
-    return bool(((cached.starts >= 0) & (cached.starts < cached.ends)).all() and (cached.lengths >= 0).all())
+    all_used = np.bincount(cached.tokens, minlength=len(cached.unique) + 1)[1:].all()
+    ordered = (0 <= cached.starts) & (cached.starts < cached.ends)
+    return bool(all_used and ordered.all() and (cached.lengths >= 0).all())
 
 
 def _write_cache(path: Path, texts: TokenizedTexts, log: Callable[[str], object]) -> None:
