@@ -1,33 +1,43 @@
-"""Compares the speed of this tree with that of an earlier commit, turn by turn.
+"""Compares the processor time of this tree with that of an earlier version, in alternating turns.
 
-    python benchmarks/against_commit.py --commit=bc0caf7 --dataset=dev-v1.1.json --train_dataset=train-1500.json
+    python benchmarks/against_commit.py --commit=dbf94ce --turns=10
+    python benchmarks/against_commit.py --tree=../earlier --dataset=dev-v1.1.json --train_dataset=train-1500.json
 
-Both versions run in processes of their own, with weights as they begin, and take turns on the same questions, so that
-what else the machine does falls on both. Asked are a whole dataset at once (`inference`) and some of its questions one
-by one, as text (`single`). Printed are medians, the spread, and the median of the turns' ratios.
+Each version runs in a process of its own with the weights of its own fabir-base. Both read the same questions in turns,
+so other work on the machine affects both. `inference` answers a whole dataset whose words are looked up already,
+`training` trains one epoch, and `single` answers some questions one by one, as text. The ratio is the earlier version's
+processor time divided by this tree's: 1 is equal, more is faster now. It is the median of the turns' ratios; its 95 %
+interval is from a bootstrap over the turns.
 """
 
+import random
+import statistics
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
-from common import ROOT, Contender, chosen, draw_bars, print_table, ratios, run, shown, spread, take_turns
+from both_layouts import layout_class
+from common import ROOT, Contender, chosen, draw_bars, machine, print_table, run, shown, spread, take_turns
 from speed_turns import version_in
 
-TASKS = ("inference", "single", "training")
+TASKS = ("inference", "training", "single")
+SAMPLES = 10_000
 
-flags.DEFINE_string("commit", None, "The earlier version.")
+flags.DEFINE_string("commit", None, "The earlier version, as a commit of this checkout.")
+flags.DEFINE_string("tree", None, "The earlier version, as a folder, in place of --commit.")
 flags.DEFINE_string("dataset", "sample", "Questions to answer: a SQuAD JSON file or sample.")
-flags.DEFINE_string("train_dataset", "sample", "Questions to train on.")
-flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
+flags.DEFINE_string("train_dataset", "sample", "Questions to train on: a SQuAD JSON file or sample.")
+flags.DEFINE_list("tasks", ["inference", "training"], f"What is measured, some of {', '.join(TASKS)}.")
 flags.DEFINE_enum(
-    "batching", "questions", ["questions", "passages"], "What this tree draws its batches of training from."
+    "batching", "questions", ["questions", "passages"], "The units that this tree draws its batches of training from."
 )
 flags.DEFINE_enum(
     "dtype_policy",
     "float32",
     ["float32", "mixed_bfloat16", "mixed_float16"],
-    "Of this tree; the earlier version runs in float32.",
+    "Precision of this tree; the earlier version runs in float32.",
 )
 
 
@@ -35,26 +45,54 @@ def measure(values: flags.FlagValues) -> dict:
     """Runs the race."""
     from fabir_tf.pipelines.errors import UserError
 
-    if not values.commit:
-        raise UserError("--commit is missing: name the earlier version")
+    if bool(values.commit) == bool(values.tree):
+        raise UserError("expected either --commit or --tree: name the earlier version")
     tasks = chosen(values, "tasks", TASKS)
-    data = (values.dataset, values.train_dataset)
-    say = "{speed:.0f} questions/s".format_map
+    data = (_file(values.dataset, "dev"), _file(values.train_dataset, "train"))
+    describe = "{processor_ms:.2f} ms of processor time a question".format_map
     with tempfile.TemporaryDirectory() as folder:
-        _unpack(values.commit, folder)
+        tree = str(Path(values.tree).expanduser().resolve()) if values.tree else folder
+        if values.commit:
+            _unpack(values.commit, folder)
+        layout_class(tree)
         found = {}
         for task in tasks:
-            # Processes of their own, too: what training asks of oneDNN would be heard by what reads in its process.
+            # A process for each task, because training changes oneDNN's settings for its whole process.
             with (
-                Contender(version_in, folder, task, *data, "float32", "questions") as earlier,
+                Contender(version_in, tree, task, *data, "float32", "questions") as earlier,
                 Contender(version_in, str(ROOT), task, *data, values.dtype_policy, values.batching) as now,
             ):
-                found[task] = take_turns({"earlier": earlier, "now": now}, values.turns, task, say=say)
+                found[task] = take_turns({"earlier": earlier, "now": now}, values.turns, task, describe=describe)
+    print(f"\n{machine()['processor']}, {machine()['cores']} cores")
     return {task: _report(task, turns) for task, turns in found.items()}
 
 
+def median_interval(values: Sequence[float], samples: int = SAMPLES, seed: int = 0) -> dict[str, float]:
+    """The median of some values, and its 95 % interval from a bootstrap.
+
+    Args:
+        values: at least one.
+        samples: number of samples drawn, with replacement, from the values.
+        seed: seed of the samples.
+
+    Returns:
+        `median`, and `low` and `high`: the 2.5th and 97.5th percentile of the samples' medians.
+    """
+    rng = random.Random(seed)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(samples))
+    cut = round(0.025 * samples)
+    return {"median": statistics.median(values), "low": medians[cut], "high": medians[-1 - cut]}
+
+
+def _file(dataset: str, split: str) -> str:
+    """The file of a dataset: each version comes with a sample of its own, and both must read the same questions."""
+    from fabir_tf.pipelines.datasets.sources import BUNDLED
+
+    return str(BUNDLED / f"sample-{split}.json") if dataset == "sample" else str(Path(dataset).expanduser().resolve())
+
+
 def _unpack(commit: str, folder: str) -> None:
-    """Writes a commit's files into a folder; git keeps no note of them, as it would of a worktree."""
+    """Writes a commit's files into a folder. Unlike a worktree, this leaves no trace in the repository."""
     from fabir_tf.pipelines.errors import UserError
 
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False)
@@ -64,23 +102,21 @@ def _unpack(commit: str, folder: str) -> None:
 
 
 def _report(task: str, turns: dict[str, list[dict]]) -> dict:
-    speeds = {name: [figures["speed"] for figures in of_one] for name, of_one in turns.items()}
-    ratio = ratios(speeds["now"], speeds["earlier"])
+    times = {name: [figures["processor_ms"] for figures in of_one] for name, of_one in turns.items()}
+    ratio = median_interval([one / other for one, other in zip(times["earlier"], times["now"], strict=True)])
+    speeds = {name: spread(figures["speed"] for figures in of_one) for name, of_one in turns.items()}
     rows = [
-        (
-            name,
-            shown(spread(speeds[name])),
-            shown(spread(figures["processor_ms"] for figures in of_one), ".1f"),
-            f"{of_one[-1]['peak_mib']:,}",
-        )
+        (name, shown(spread(times[name]), ".2f"), shown(speeds[name]), f"{of_one[-1]['peak_mib']:,}")
         for name, of_one in turns.items()
     ]
+    interval = f"95 % interval {ratio['low']:.3f} to {ratio['high']:.3f}"
     print_table(
-        f"{task}: now : earlier = {shown(ratio, '.2f')}",
-        ("", "questions/s", "ms of processor time a question", "peak MiB"),
+        f"{task}, {turns['now'][0]['questions']:,} questions, {len(times['now'])} turns: "
+        f"processor time, earlier / now = {ratio['median']:.3f} ({interval})",
+        ("", "ms of processor time a question", "questions/s", "peak MiB"),
         rows,
     )
-    return {"turns": turns, "speed": {name: spread(of_one) for name, of_one in speeds.items()}, "ratio": ratio}
+    return {"turns": turns, "speed": speeds, "ratio": ratio}
 
 
 def draw(figure, found: dict) -> None:
@@ -91,4 +127,4 @@ def draw(figure, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    run(__doc__, measure, draw)
+    run(__doc__, measure, draw, turns=10)

@@ -1,56 +1,58 @@
-"""How alike the tokens of a passage are behind each layer of FABIR, before training and after.
+"""How similar the tokens of a passage are after each layer of FABIR, before and after training.
 
     python benchmarks/alike.py --dataset=held.json --starts=1,0.25,0.1,0 --vectors=glove.6B.100d.txt
     python benchmarks/alike.py --dataset=held.json --starts= --run_dirs=runs/base
 
-A figure is the share of the tokens' squared length that is not their mean's, over all tokens of a passage, as the mean
-of the questions: 0 where every token is the same vector, so that nothing tells the answer from the rest. An untrained
-reader is named by its attention's softmax, `--cross_attention`, and by its `--residual_init_scale`.
+Each figure is a share of the tokens' summed squared norms: what is left after the tokens' mean is subtracted. It covers
+all tokens of a passage and is averaged over the questions. At 0 all tokens are the same vector, and nothing
+distinguishes the answer from the rest. An untrained reader is named by its `--cross_attention` and its
+`--residual_init_scale`.
 """
+
+from collections.abc import Iterator
 
 import keras
 import numpy as np
 from absl import flags
 from common import chosen, print_table
-from workload import TRAINING, load_questions
+from workload import TRAINING, fit_processor, load_questions
 
 from fabir_tf.commands import cli
 from fabir_tf.layers import InteractionLayer
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.features import Examples
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
-from fabir_tf.pipelines.text.vocabulary import build_vocabulary
-from fabir_tf.pipelines.text.word_vectors import load_vectors
 from fabir_tf.reading.reader import Reader
 from fabir_tf.training.train import compiled_model
 
-flags.DEFINE_string("dataset", "sample", "Where the questions are from: a SQuAD JSON file, a TFDS name or sample.")
-flags.DEFINE_integer("questions", 22, "About how many; whole passages with all of theirs.", lower_bound=1)
+flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file, a TFDS name or sample.")
+flags.DEFINE_integer("questions", 22, "About how many; passages are taken with all of their questions.", lower_bound=1)
 flags.DEFINE_string("vectors", "bundled", "Word vectors of the untrained readers, as in fabir-train.")
 flags.DEFINE_list("starts", ["1", "0.25", "0.1", "0"], "--residual_init_scale of untrained readers; may be empty.")
 flags.DEFINE_list("cross_attention", ["column", "row"], "--cross_attention of untrained readers.")
-flags.DEFINE_list("run_dirs", [], "Trained readers: folders of runs, or names of those that come with the package.")
+flags.DEFINE_list("run_dirs", [], "Trained readers: folders of runs, or names of readers that come with the package.")
 
 
 def share_of_differences(tokens: np.ndarray) -> float:
-    """How much of some vectors' squared length is not their mean's.
+    """The share of some vectors' summed squared norms that is left when their mean is subtracted.
 
     Args:
         tokens: `(tokens, d_model)`, not all of them 0.
 
     Returns:
-        From 0, all are the same, to 1, their mean is 0.
+        From 0, where all are equal, to 1, where their mean is 0.
     """
     tokens = np.asarray(tokens, np.float64)
     return float(np.square(tokens - tokens.mean(axis=0)).sum() / np.square(tokens).sum())
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads the flags, looks and prints."""
+    """Measures the readers that the flags name, and prints the table."""
     starts = [_number(text) for text in values.starts]
     attentions = chosen(values, "cross_attention", ["column", "row"])
     if not starts and not values.run_dirs:
-        raise UserError("--starts and --run_dirs are both empty: name something to look at")
+        raise UserError("--starts and --run_dirs are both empty: name at least one reader")
     tokenized = load_questions(values.dataset, values.questions)
     rows = []
     for attention in attentions:
@@ -61,7 +63,7 @@ def main(values: flags.FlagValues) -> None:
     for folder in values.run_dirs:
         reader = Reader.load(folder)
         if not isinstance(reader.config, FabirConfig):
-            raise UserError(f"--run_dirs: {folder}: found another model, expected a FABIR")
+            raise UserError(f"--run_dirs: {folder}: found a model of another kind, expected FABIR")
         rows.append((folder, *_shares(reader, tokenized)))
     depth = max(map(len, rows)) - 2
     head = ("", "reduction layer", *(f"layer {number}" for number in range(1, depth + 1)))
@@ -76,38 +78,33 @@ def _number(text: str) -> float:
 
 
 def _untrained(settings: dict, vectors: str, tokenized: TokenizedDataset) -> Reader:
-    table = load_vectors(vectors)
-    vocabulary = build_vocabulary(tokenized.token_counts(), table.words)
-    config = FabirConfig(
-        word_dim=table.dimension,
-        trainable_words=vocabulary.trainable_rows,
-        characters=vocabulary.character_rows,
-        frozen_words=vocabulary.frozen_rows,
-        **settings,
-    )
-    return Reader(compiled_model(config, TRAINING, table).model, vocabulary, config)
+    config, processor = fit_processor(FabirConfig(**settings), tokenized, vectors)
+    return Reader(compiled_model(config, TRAINING, processor).model, processor, config)
 
 
 def _shares(reader: Reader, tokenized: TokenizedDataset) -> list[str]:
-    """The mean share of the questions behind the reduction and behind each processing layer."""
+    """The mean share over the questions, after the reduction layer and after each processing layer."""
     layers = [layer for layer in reader.model.layers if isinstance(layer, InteractionLayer)]
-    looking = keras.Model(reader.model.inputs, [layer.output[0] for layer in layers])
-    passages = len(tokenized.data.passages)
+    outputs = keras.Model(reader.model.inputs, [layer.output[0] for layer in layers])
     found = []
-    for number, passage in enumerate(tokenized.question_passages):
-        texts = {"passage": passage, "question": passages + number}
-        words = {text: tokenized.texts.tokens_of(place).words for text, place in texts.items()}
-        tokens = looking(_ids(reader, words), training=False)
-        found.append([share_of_differences(keras.ops.convert_to_numpy(of_layer)[0]) for of_layer in tokens])
+    for inputs in _inputs(reader, tokenized):
+        passages = [keras.ops.convert_to_numpy(of_layer)[0] for of_layer in outputs(inputs, training=False)]
+        found.append([share_of_differences(tokens) for tokens in passages])
     return [f"{share:.4f}" for share in np.mean(found, axis=0)]
 
 
-def _ids(reader: Reader, words: dict[str, list[str]]) -> dict[str, np.ndarray]:
-    vocabulary, width = reader.vocabulary, reader.config.max_word_characters
-    ids = {f"{text}_words": vocabulary.word_ids(of_text)[None] for text, of_text in words.items()}
-    return ids | {
-        f"{text}_characters": vocabulary.character_ids(of_text, width)[None] for text, of_text in words.items()
-    }
+def _inputs(reader: Reader, tokenized: TokenizedDataset) -> Iterator[dict[str, np.ndarray]]:
+    """The model's inputs for each question and its whole passage, without padding."""
+    lengths = tokenized.passage_lengths[tokenized.question_passages]
+    examples = Examples(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+    features = reader.processor.features(tokenized, examples)
+    for number in range(len(features)):
+        inputs = {}
+        for text, segments in features.segments.items():
+            begin, length = segments.starts[number], segments.lengths[number]
+            tokens = features.tokens[begin : begin + length]
+            inputs |= {f"{text}_{part}": values[tokens][None] for part, values in features.unique.items()}
+        yield inputs
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the benchmarks share: contenders that take turns, medians and spreads, tables, JSON files and pictures.
 
-Nothing of fabir_tf or TensorFlow is imported at the top: contenders of another commit or of another library import this
-module too, and must have neither this tree's package nor TensorFlow's memory.
+Nothing of fabir_tf or TensorFlow is imported at the top, because contenders of another commit or another library import
+this module too. They must load neither this tree's package nor TensorFlow.
 """
 
 import datetime
@@ -26,20 +26,23 @@ OUTPUT_FLAGS = ("turns", "json_file", "picture")
 LIBRARIES = ("tensorflow", "keras", "numpy", "torch", "transformers")
 
 
-def run(doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[Any, dict], None]) -> None:
-    """Runs a benchmark as a command; a person's mistake ends it with one sentence and status 2.
+def run(
+    doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[Any, dict], None], turns: int = 3
+) -> None:
+    """Runs a benchmark as a command; a user's mistake ends it with one sentence and status 2.
 
     Args:
-        doc: what the benchmark answers, shown by --help.
-        measure: takes the flags, prints tables and returns what was found, as JSON knows it.
-        draw: takes a matplotlib figure and what was found.
+        doc: the question that the benchmark answers, shown by --help.
+        measure: takes the flags, prints tables and returns the results as JSON values.
+        draw: takes a matplotlib figure and the results.
+        turns: the default of --turns.
     """
     from fabir_tf.commands import cli
     from fabir_tf.pipelines.files import write_text
 
-    flags.DEFINE_integer("turns", 3, "Turns of each contender.", lower_bound=1)
-    flags.DEFINE_string("json_file", None, "Where the figures are also written, each turn by itself.")
-    flags.DEFINE_string("picture", None, "Where a picture is drawn, PNG or SVG; needs the extra `plot`.")
+    flags.DEFINE_integer("turns", turns, "Turns of each contender.", lower_bound=1)
+    flags.DEFINE_string("json_file", None, "File for all figures, those of each turn included.")
+    flags.DEFINE_string("picture", None, "File for a picture, PNG or SVG; needs the extra `plot`.")
     for name in OUTPUT_FLAGS:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
@@ -47,20 +50,20 @@ def run(doc: str, measure: Callable[[flags.FlagValues], dict], draw: Callable[[A
         _check_outputs(values)
         found = measure(values)
         if values.json_file:
-            content = {"machine": _machine(), "settings": _settings(values), "found": found}
+            content = {"machine": machine(), "settings": _settings(values), "found": found}
             write_text(values.json_file, json.dumps(content, indent=2) + "\n")
         if values.picture:
             figure = new_figure()
             draw(figure, found)
             figure.savefig(values.picture, dpi=120)
 
-    # Or a benchmark that is told to end would leave its temporary folders behind.
+    # Without a handler, a benchmark that is terminated would leave its temporary folders behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     cli.run_command(main, doc)
 
 
 def _check_outputs(values: flags.FlagValues) -> None:
-    """Finds what would spoil the end of a long measurement before it begins."""
+    """Checks the files to be written before a long measurement begins."""
     from fabir_tf.pipelines.files import validate_writable
 
     for path in (values.json_file, values.picture):
@@ -71,7 +74,7 @@ def _check_outputs(values: flags.FlagValues) -> None:
 
 
 def validate_picture(path: str) -> None:
-    """Raises UserError unless a picture can be drawn there."""
+    """Raises a UserError if no picture can be written to a path."""
     from fabir_tf.pipelines.errors import UserError
 
     try:
@@ -83,7 +86,7 @@ def validate_picture(path: str) -> None:
 
 
 def new_figure():
-    """A matplotlib figure that no window shows."""
+    """A matplotlib figure without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -97,7 +100,8 @@ def _settings(values: flags.FlagValues) -> dict:
     return {name: value for name, value in given.items() if name not in ("json_file", "picture")}
 
 
-def _machine() -> dict:
+def machine() -> dict:
+    """The machine and the versions of the libraries, for the record."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
@@ -110,14 +114,15 @@ def _machine() -> dict:
 
 
 class Contender:
-    """A process of its own that measures whenever it is asked, so that one's threads and memory are not another's.
+    """A process that measures on request; contenders do not share threads or memory.
 
     Args:
-        make: called in the process; returns what is asked. Found by its name, so a function of a module's top.
-        *arguments: of `make`.
+        make: called in the process; returns the function that is asked. It must be at the top level of a module, where
+            the process finds it by its name.
+        *arguments: the arguments of `make`.
 
     Example:
-        >>> with Contender(version_in, folder, "sample", "sample", "float32") as contender:
+        >>> with Contender(our_reader, "fabir", "float32", 2, tokenized, tokenized) as contender:
         ...     contender.ask("inference")["speed"]
         319.2
     """
@@ -131,13 +136,13 @@ class Contender:
         self._is_ready = False
 
     def wait(self) -> None:
-        """Returns once `make` has."""
+        """Waits until `make` has returned."""
         if not self._is_ready:
             self._receive()
             self._is_ready = True
 
     def ask(self, *request) -> Any:
-        """What the process answers to a request."""
+        """The process's answer to a request."""
         self.wait()
         self._pipe.send(request)
         return self._receive()
@@ -146,7 +151,7 @@ class Contender:
         return self
 
     def __exit__(self, *_) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process at once."""
         self._process.terminate()
         self._process.join()
 
@@ -158,14 +163,14 @@ class Contender:
         except EOFError:
             self._process.join()
             status = self._process.exitcode
-            raise UserError(f"a contender's process has ended with status {status}: its own lines say why") from None
+            raise UserError(f"a contender's process has ended with status {status}; its output says why") from None
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
 def _serve(pipe, make: Callable[..., Callable[..., Any]], arguments: tuple) -> None:
-    # A keystroke reaches all processes; the first of them ends the others.
+    # Ctrl+C reaches all processes; the main one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         try:
@@ -174,7 +179,7 @@ def _serve(pipe, make: Callable[..., Callable[..., Any]], arguments: tuple) -> N
             while True:
                 pipe.send(answer(*pipe.recv()))
         except ValueError as error:
-            # By its name, because not every contender has fabir_tf.
+            # Compared by name, because not every contender has fabir_tf.
             if type(error).__name__ != "UserError":
                 raise
             pipe.send(error)
@@ -183,15 +188,15 @@ def _serve(pipe, make: Callable[..., Callable[..., Any]], arguments: tuple) -> N
 
 
 def take_turns(
-    contenders: dict[Any, Contender], turns: int, *request, say: Callable[[dict], str]
+    contenders: dict[Any, Contender], turns: int, *request, describe: Callable[[dict], str]
 ) -> dict[Any, list[dict]]:
-    """Asks one contender after the other, again and again, so that what else the machine does falls on all.
+    """Asks the contenders in turns, so that other work on the machine affects all of them.
 
     Args:
         contenders: by their names.
-        turns: of each.
+        turns: number of turns of each.
         *request: what is asked.
-        say: words for an answer, to follow a long race with.
+        describe: turns an answer into a phrase for the progress report.
 
     Returns:
         Each contender's answers.
@@ -203,17 +208,17 @@ def take_turns(
         for name, contender in contenders.items():
             found[name].append(contender.ask(*request))
             words = name if isinstance(name, str) else " ".join(map(str, name))
-            show_turn(turn, turns, f"{' '.join([*request, words])}: {say(found[name][-1])}")
+            show_turn(turn, turns, f"{' '.join([*request, words])}: {describe(found[name][-1])}")
     return found
 
 
 def show_turn(turn: int, turns: int, line: str) -> None:
-    """Tells how far a long measurement is."""
+    """Reports the progress of a long measurement."""
     print(f"turn {turn} of {turns}, {line}", file=sys.stderr, flush=True)
 
 
 def timed(work: Callable[[], int]) -> dict[str, float]:
-    """Runs `work`, which returns how many questions it did; tells their speed, their processor time, and memory."""
+    """Runs `work`, which returns its number of questions, and measures speed, processor time and peak memory."""
     begin, used = time.perf_counter(), time.process_time()
     questions = work()
     seconds, used = time.perf_counter() - begin, time.process_time() - used
@@ -226,25 +231,25 @@ def timed(work: Callable[[], int]) -> dict[str, float]:
 
 
 def peak_mib() -> int:
-    """The most memory that this process has held."""
-    # Not ru_maxrss: a process begins with that of the one that started it.
+    """The peak memory of this process."""
+    # Not ru_maxrss, which a process inherits from the one that started it.
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """Median, lowest and highest of some turns."""
+    """Median, lowest and highest value of some turns."""
     values = list(values)
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
 def ratios(ones: Iterable[float], others: Iterable[float]) -> dict[str, float]:
-    """The spread of the turns' ratios: both sides of each were measured one right after the other."""
+    """The spread of the turns' ratios; the two sides of each were measured directly one after the other."""
     return spread(one / other for one, other in zip(ones, others, strict=True))
 
 
 def shown(values: dict[str, float] | None, form: str = ",.0f") -> str:
-    """A spread as a table's cell."""
+    """A spread as the cell of a table."""
     if values is None:
         return ""
     median, low, high = (format(values[name], form) for name in ("median", "low", "high"))
@@ -252,9 +257,9 @@ def shown(values: dict[str, float] | None, form: str = ",.0f") -> str:
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Prints a table in Markdown; numbers stand on the right."""
+    """Prints a Markdown table; all columns but the first are aligned right."""
     lines = [[str(cell) for cell in line] for line in (header, *rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     align = [str.ljust] + [str.rjust] * (len(header) - 1)
     rule = ["-" * widths[0]] + ["-" * (width - 1) + ":" for width in widths[1:]]
     print(f"\n{title}\n")
@@ -264,10 +269,10 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def chosen(values: flags.FlagValues, flag: str, choices: Iterable[str], may_be_empty: bool = False) -> list[str]:
-    """The values of a flag that is a list, each once.
+    """The distinct values of a list flag.
 
     Raises:
-        UserError: one is none of the choices, or there is none.
+        UserError: a value is not among the choices, or there is none.
     """
     from fabir_tf.pipelines.errors import UserError
 
@@ -280,10 +285,10 @@ def chosen(values: flags.FlagValues, flag: str, choices: Iterable[str], may_be_e
 
 
 def counts(values: flags.FlagValues, flag: str) -> list[int]:
-    """The values of a flag that is a list of numbers from 1.
+    """The values of a flag that is a list of positive numbers.
 
     Raises:
-        UserError: one is no such number.
+        UserError: a value is not a positive number.
     """
     from fabir_tf.pipelines.errors import UserError
 
@@ -295,7 +300,7 @@ def counts(values: flags.FlagValues, flag: str) -> list[int]:
 
 
 def draw_bars(axes, names: Sequence[str], values: Sequence[dict[str, float]], label: str) -> None:
-    """Medians as bars with their spread, the first one on top."""
+    """Draws medians as bars with their spread, the first one on top."""
     medians = [value["median"] for value in values]
     errors = [[abs(value["median"] - value[end]) for value in values] for end in ("low", "high")]
     bars = axes.barh(names, medians, xerr=errors, color="tab:blue", ecolor="0.3")

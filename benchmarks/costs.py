@@ -1,14 +1,14 @@
-"""What the layers of FABIR cost, by formula: what layers.py sets against the clock.
+"""What the layers of FABIR cost, by formula; layers.py compares it with the measured time.
 
 Symbols: `T` tokens of a batch, `n` tokens of each of its `B` texts (queries), `m` tokens of each other text (keys), `d`
 features, `h` heads, `w` the width of the attention's kernel, `s` bytes of a value (4, or 2 in bfloat16).
 
-Operations are those of matrix products and convolutions, a multiplication and an addition being two. What runs over
-values one by one (softmax, norms, gates) costs no operations here but bytes, which is what it waits for.
+Only matrix products and convolutions count as operations; a multiplication and an addition are two. Elementwise work
+(softmax, norms, gates) counts as bytes only, because memory limits it.
 
-Bytes are counted twice. `least`: what a layer is given, its weights and what it returns, once each; no way to compute
-it moves less. `moved`: what the operations of today's layers read and write, each one its operands and its result; the
-processor's cache keeps a part of that off the memory.
+Bytes are counted in two ways. `least` is the layer's inputs, weights and outputs, once each; no implementation moves
+less. `moved` is what the operations of today's layers read and write: the operands and the result of each. The
+processor's cache keeps a part of it from the memory.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ HALF = 2
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Operations, and bytes that go between operations or, at least, in and out of the layer."""
+    """Operations; bytes moved by the operations; the least bytes that enter and leave the layer."""
 
     operations: float = 0
     moved: float = 0
@@ -37,7 +37,7 @@ def dense(rows: int, inputs: int, outputs: int, size: int) -> Cost:
 
 
 def residual_norm(rows: int, features: int, size: int) -> Cost:
-    """The sum of two, then in float32 the mean, what is left, its square, the mean, the product; gain and bias."""
+    """The sum of two; in float32 mean, difference, square, mean and product; then gain and bias."""
     casts = 2 * (size + FLOAT) if size != FLOAT else 0
     values = 3 * size + casts + FLOAT * (1 + 2 + 2 + 1 + 2) + 4 * size
     return Cost(moved=rows * features * values)
@@ -46,13 +46,13 @@ def residual_norm(rows: int, features: int, size: int) -> Cost:
 def attention(texts: int, queries: int, keys: int, features: int, config: FabirConfig, size: int) -> Cost:
     """Convolutional attention, eq. 12, with its four projections.
 
-    Today the 1 x w kernel is folded into the keys, so that each head's keys have all d features:
+    The 1 x w kernel is folded into the keys, so each head's keys have all d features:
 
         K_g[j] = concat_i sum_t H[t, i, g] (K W_K,i)[j + t - w // 2]     2 h m w d operations
         U W_U K_g^T, for each of h heads g                              2 h n m d operations
 
-    Logits of eq. 12 as they are written would cost 2 n m d, and their convolution 2 n m w h^2, but would have to be
-    turned over in memory for it.
+    Computed as eq. 12 is written, the logits would cost 2 n m d and their convolution 2 n m w h^2, but the logits would
+    have to be transposed in memory.
     """
     n, m, d, h = texts * queries, texts * keys, features, config.num_heads
     pairs = texts * h * queries * keys
@@ -72,13 +72,13 @@ def attention(texts: int, queries: int, keys: int, features: int, config: FabirC
 
 
 def softmax(pairs: int, size: int) -> Cost:
-    """The bias of the padding, then the softmax, both in float32."""
+    """The bias for the padding, then the softmax, both in float32."""
     casts = 2 * (size + FLOAT) if size != FLOAT else 0
     return Cost(moved=pairs * (casts + 2 * FLOAT + 2 * FLOAT))
 
 
 def apply_weights(texts: int, queries: int, keys: int, features: int, config: FabirConfig, size: int) -> Cost:
-    """The values' projection, A V: 2 n m d operations, the heads side by side again, and W_O."""
+    """The projection of the values, A V with 2 n m d operations, the concatenation of the heads, and W_O."""
     n, m = texts * queries, texts * keys
     pairs = texts * queries * keys
     mixed = Cost(
@@ -94,7 +94,7 @@ def feed_forward(rows: int, features: int, hidden: int, size: int) -> Cost:
 
 
 def word_embedding(rows: int, config: FabirConfig, size: int) -> Cost:
-    """A row of each table, the float16 one's widened, a choice between them, and the linear map."""
+    """A row of each table, the float16 one cast, a choice between them, and the linear map."""
     d = config.word_dim
     look_up = 2 * FLOAT + 3 * size + 2 * HALF + HALF + size + 3 * size
     table = HALF * rows * d
@@ -114,7 +114,7 @@ def character_embedding(rows: int, config: FabirConfig, size: int) -> Cost:
 
 
 def highway(rows: int, config: FabirConfig, size: int) -> Cost:
-    """Eq. 8: two products of d x d a layer, and three operations on the values."""
+    """Eq. 8: two d x d products per layer, and three elementwise operations."""
     d = _input_dim(config)
     one = dense(rows, d, d, size) + dense(rows, d, d, size) + Cost(moved=9 * size * rows * d)
     weights = config.highway_layers * 2 * d * d
@@ -132,7 +132,7 @@ def decoupled_encoder(texts: int, tokens: int, config: FabirConfig, size: int) -
 
 
 def interaction(texts: int, passage: int, question: int, features: int, hidden: int, config, size: int) -> Cost:
-    """The question's feedforward, cross-attention with the passage's tokens as queries, the passage's feedforward."""
+    """The question's feed-forward, cross-attention with the passage's tokens as queries, the passage's feed-forward."""
     p, q = texts * passage, texts * question
     return (
         feed_forward(q, features, hidden, size)
@@ -145,7 +145,7 @@ def interaction(texts: int, passage: int, question: int, features: int, hidden: 
 
 
 def reduction_layer(texts: int, passage: int, question: int, config: FabirConfig, size: int) -> Cost:
-    """Section III-F: what `interaction` says at d_input, then W_R (eq. 17) and the encodings."""
+    """Section III-F: `interaction` at d_input, then W_R (eq. 17) and the encodings."""
     rows, wide, d = texts * (passage + question), _input_dim(config), config.d_model
     cost = interaction(texts, passage, question, wide, config.reduction_hidden_dim, config, size)
     cost += dense(rows, wide, d, size) + Cost(moved=3 * size * rows * d)
@@ -180,5 +180,5 @@ def _times(cost: Cost, count: int) -> Cost:
 
 
 def _whole(cost: Cost, given: float, returned: float) -> Cost:
-    """A layer's cost, with what goes in and what comes out."""
+    """A layer's cost, with the bytes of its inputs and outputs as the least."""
     return dataclasses.replace(cost, least=given + returned)

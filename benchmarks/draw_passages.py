@@ -1,8 +1,8 @@
-"""Draws passages of a SQuAD file, with all of their questions, for a training of a given size.
+"""Draws passages of a SQuAD file, with all of their questions, for a training set of a given size.
 
     python benchmarks/draw_passages.py --dataset=train.json --questions=20000 --output=twenty.json
 
-With the same seed, a smaller file's passages are among a larger one's.
+With the same seed, a larger file contains all passages of a smaller one.
 """
 
 import json
@@ -16,22 +16,22 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
 
-flags.DEFINE_string("dataset", None, "SQuAD file.")
-flags.DEFINE_string("output", None, "The file that is written.")
+flags.DEFINE_string("dataset", None, "SQuAD file to read.")
+flags.DEFINE_string("output", None, "File to write.")
 flags.DEFINE_integer("questions", None, "Passages are drawn until they have this many questions.", lower_bound=1)
-flags.DEFINE_integer("seed", 1, "By which they are drawn.")
+flags.DEFINE_integer("seed", 1, "Seed of the drawing.")
 
 
 def draw(articles: list[dict], questions: int, seed: int) -> list[dict]:
-    """The articles with none but the passages that were drawn.
+    """The articles, reduced to the passages that were drawn.
 
     Raises:
-        UserError: there are fewer questions.
+        UserError: the articles have fewer questions.
     """
-    places = [(row, column) for row, article in enumerate(articles) for column in range(len(article["paragraphs"]))]
-    random.Random(seed).shuffle(places)
+    passages = [(row, column) for row, article in enumerate(articles) for column in range(len(article["paragraphs"]))]
+    random.Random(seed).shuffle(passages)
     drawn, found = set(), 0
-    for row, column in places:
+    for row, column in passages:
         if found >= questions:
             break
         drawn.add((row, column))
@@ -46,10 +46,10 @@ def draw(articles: list[dict], questions: int, seed: int) -> list[dict]:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, draws and writes."""
+    """Reads the file, draws passages and writes them."""
     cli.validate_given(values, dataset="a SQuAD file", output="a file", questions="how many")
     cli.validate_other_file("output", values.output, {"dataset": values.dataset})
-    # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+    # Validates the file; the output is made from its own JSON, so that unknown fields stay.
     read_squad(values.dataset)
     data = draw(read_json(values.dataset)["data"], values.questions, values.seed)
     write_text(values.output, json.dumps({"version": "1.1", "data": data}, ensure_ascii=False))

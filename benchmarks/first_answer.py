@@ -1,4 +1,4 @@
-"""From an exported reader on disk to its first answer, in a process that knows TensorFlow alone: seconds and memory.
+"""From an exported reader on disk to its first answer, in a process that imports only TensorFlow: seconds and memory.
 
 python benchmarks/first_answer.py exported/fabir/1
 """
@@ -9,20 +9,20 @@ import time
 from pathlib import Path
 
 begin = time.monotonic()
-import tensorflow as tf  # noqa: E402  (its import is measured)
+import tensorflow as tf  # noqa: E402  (the import is measured)
 
 LONGER = 20
 ASKED = {"question": "Who built the mill?", "passage": "The mill was built by Anna Keld in 1712."}
 
 
 def peak_mib() -> float:
-    """The most memory that this process has held; getrusage would count that of its parent too."""
+    """The peak memory of this process; getrusage would include its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 2**10
 
 
 def note(what: str) -> None:
-    """Prints what was done since the last note."""
+    """Prints time and memory since the last note."""
     global begin
     print(f"{what}: {time.monotonic() - begin:.2f} s, peak {peak_mib():.0f} MiB", flush=True)
     begin = time.monotonic()

@@ -1,10 +1,10 @@
-"""Sets what each configuration of comparisons loses against one of them beside what was published, with intervals.
+"""How much F1 each configuration of a comparison loses against one of them, beside the published losses.
 
     pip install scipy
     python benchmarks/gains.py --runs=comparison/runs.csv --against=fabir
 
-The interval is Welch's for the difference of two means, 95 %, from the seeds alone: there is none where either has been
-trained with a single seed. Runs of several comparisons of the same plan, separated by commas, are taken together.
+The 95 % interval is Welch's for the difference of two means over the seeds; there is none for a configuration with a
+single seed. Runs of several comparisons of the same plan, separated by commas, are joined.
 """
 
 import statistics
@@ -17,13 +17,13 @@ from fabir_tf.experiments.published import TABLES
 from fabir_tf.pipelines.errors import UserError
 
 flags.DEFINE_list("runs", [], "The files runs.csv of fabir-compare, comma-separated.")
-flags.DEFINE_string("against", "fabir", "The configuration that the others are set against.")
+flags.DEFINE_string("against", "fabir", "The configuration that the others are compared with.")
 
 HEAD = ("", "seeds", "EM", "F1", "F1 lost", "95 % interval", "published F1 lost")
 
 
 def interval(first: list[float], second: list[float]) -> tuple[float, float] | None:
-    """Welch's 95 % interval for the mean of `first` less that of `second`; None where one of them has no spread."""
+    """Welch's 95 % interval for the mean of `first` minus that of `second`; None if either has only one value."""
     from scipy.stats import ttest_ind
 
     if min(len(first), len(second)) < 2:
@@ -33,7 +33,7 @@ def interval(first: list[float], second: list[float]) -> tuple[float, float] | N
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, sets side by side and prints."""
+    """Reads the runs and prints the table."""
     cli.validate_given(values, runs="the files runs.csv")
     runs = read_runs(values.runs)
     if values.against not in runs:

@@ -1,11 +1,11 @@
-"""How fast the input pipeline makes batches without a model, and how long the model waits for them.
+"""How fast the input pipeline makes batches without a model, and how long a model waits for them.
 
     python benchmarks/input_pipeline.py --dataset=dev-v1.1.json --json_file=input.json --picture=input.png
 
-Training: `make_batches` with targets, then the same batches, made beforehand, through the training step, then both
-together. Evaluation: `batches_to_read` as the reader calls it, the same batches through the model, then both
-together. Each ratio says how much faster the batches are made than the model uses them up; it waits for the first batch
-of a pass, which nothing can be made ahead of, and `waiting for a later one` is for all the others together.
+Training measures `make_batches` with targets, then the training step on batches that were made beforehand, then both
+together. Evaluation does the same with `batches_to_read` and the reader's model. Each ratio says how much faster the
+batches are made than the model consumes them. The first batch of a pass cannot be made ahead, so its waiting time is
+listed separately; `waiting for a later one` is the mean over all others.
 """
 
 import time
@@ -19,17 +19,17 @@ TASKS = ("training", "evaluation")
 
 flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file or sample.")
 flags.DEFINE_integer(
-    "questions", None, "About how many, evenly over the passages' lengths; all when empty.", lower_bound=1
+    "questions", None, "About how many, evenly spread over the passages' lengths; all when empty.", lower_bound=1
 )
-flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Of the layers.")
+flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Precision of the layers.")
 
 
 class Waiting:
-    """Seconds in which items were waited for.
+    """Seconds spent waiting for items.
 
     Attributes:
-        first: for the first of a pass.
-        later: for each of the others.
+        first: for the first item of a pass.
+        later: for each other item.
     """
 
     def __init__(self):
@@ -37,7 +37,7 @@ class Waiting:
         self.later: list[float] = []
 
     def over(self, items: Iterable) -> Iterator:
-        """The items, timed."""
+        """Yields the items and measures the waiting time."""
         items, is_first = iter(items), True
         while True:
             begin = time.perf_counter()
@@ -53,7 +53,7 @@ class Waiting:
 
 
 def measure(values: flags.FlagValues) -> dict:
-    """Measures training and evaluation, turn by turn."""
+    """Measures training and evaluation in turns."""
     from workload import load_questions
 
     tokenized = load_questions(values.dataset, values.questions)
@@ -63,14 +63,14 @@ def measure(values: flags.FlagValues) -> dict:
         for name, task in tasks.items():
             turns[name].append(_turn(*task))
             alone, model = (turns[name][-1][part]["speed"] for part in ("pipeline", "model"))
-            show_turn(turn, values.turns, f"{name}: {alone:,.0f} questions/s made, {model:,.0f} used up")
+            show_turn(turn, values.turns, f"{name}: {alone:,.0f} questions/s made, {model:,.0f} consumed")
     found = {name: _figures(of_one) for name, of_one in turns.items()}
     _report(found)
     return found
 
 
 def _turn(batches: Callable[[], Iterable], consume: Callable[[Iterable], object], questions: int) -> dict:
-    """The pipeline alone, the model alone, and both."""
+    """Measures the pipeline alone, the model alone, and both together."""
     made = []
 
     def drain() -> int:
@@ -100,26 +100,26 @@ def _training(tokenized, precision: str) -> tuple:
 
 
 def _evaluation(tokenized, precision: str) -> tuple:
-    """The reader's own batches, caught where it takes the logits of them."""
+    """The reader's own batches, recorded when it asks for their logits."""
     from workload import fresh_reader
 
     from fabir_tf.pipelines.features.tensor_batches import batches_to_read
 
     reader = fresh_reader("fabir", tokenized, precision)
-    logits_of, caught = reader._logits, []
+    logits_of, recorded = reader._logits, []
 
-    def catching(*batches):
-        caught.append(batches)
+    def recording(*batches):
+        recorded.append(batches)
         return logits_of(*batches)
 
-    with mock.patch.object(reader, "_logits", catching):
-        reader.predict(reader.encode(tokenized))
+    with mock.patch.object(reader, "_logits", recording):
+        reader.predict(tokenized)
 
     def consume(batches: Iterable) -> None:
         for _ in logits_of.of(batches):
             pass
 
-    return lambda: batches_to_read(*caught[0]), consume, len(tokenized.data.questions)
+    return lambda: batches_to_read(*recorded[0]), consume, len(tokenized.data.questions)
 
 
 def _figures(turns: list[dict]) -> dict:
@@ -164,7 +164,7 @@ def _report(found: dict) -> None:
 
 
 def draw(figure, found: dict) -> None:
-    """A panel for each task."""
+    """Draws a panel for each task."""
     for axes, (name, task) in zip(figure.subplots(len(found), squeeze=False)[:, 0], found.items(), strict=True):
         draw_bars(axes, list(task["speed"]), list(task["speed"].values()), "questions/s")
         axes.set_title(name)

@@ -1,8 +1,8 @@
-"""From nothing to the first answer: a clean environment, the installation, a question to fabir-base; and sizes.
+"""From nothing to the first answer: a new environment, the installation, a question to fabir-base; and the sizes.
 
     python benchmarks/install.py
 
-needs a package index, and nothing but Python itself.
+It needs a package index and a plain Python.
 """
 
 import subprocess
@@ -21,10 +21,10 @@ ASK = (
 
 
 def step(what: str, *command: str | Path) -> float:
-    """Runs a command, prints its seconds and the last line that it wrote.
+    """Runs a command, and prints its seconds and its last line of output.
 
     Args:
-        what: the step's name.
+        what: the name of the step.
         *command: a program and its arguments.
 
     Returns:
@@ -41,7 +41,7 @@ def step(what: str, *command: str | Path) -> float:
 
 
 def main() -> None:
-    """Builds the wheel, installs it in a clean environment, and asks twice."""
+    """Builds the wheel, installs it in a new environment, and asks a question twice."""
     with tempfile.TemporaryDirectory() as folder:
         environment, wheels = Path(folder) / "venv", Path(folder) / "wheels"
         programs = environment / ("Scripts" if sys.platform == "win32" else "bin")

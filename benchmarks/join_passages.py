@@ -1,10 +1,10 @@
-"""Joins the short passages of a SQuAD file, those of one sentence say, into passages of the usual length.
+"""Joins the short passages of a SQuAD file, such as single sentences, into passages of the usual length.
 
     python benchmarks/join_passages.py --dataset=train.json --words=110 --output=joined.json
 
-A question about a passage of one sentence does not teach a reader where to look. Each short passage is put together
-with those that are most like it (cosine of their words' counts, rare words counting more), in random order, so that
-they are what a reader may mistake it for. All questions, answers and ids stay; longer passages stay as they are.
+A question about a single sentence does not teach a reader where to look. Each short passage is therefore joined, in
+random order, with the passages most similar to it (cosine of their word counts, with rare words weighted higher),
+because a reader may confuse them. Questions, answers, ids and longer passages stay unchanged.
 """
 
 import collections
@@ -20,25 +20,25 @@ from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
 
-flags.DEFINE_string("dataset", None, "SQuAD file.")
-flags.DEFINE_string("output", None, "The file that is written.")
+flags.DEFINE_string("dataset", None, "SQuAD file to read.")
+flags.DEFINE_string("output", None, "File to write.")
 flags.DEFINE_integer("short", 60, "Passages of at most this many words are joined.", lower_bound=1)
 flags.DEFINE_integer("words", 110, "Passages are joined until they have this many words.", lower_bound=1)
-flags.DEFINE_integer("seed", 1, "By which the order within a passage is drawn.")
+flags.DEFINE_integer("seed", 1, "Seed of the order within a passage.")
 
-# Above this, one passage is another version of the other, and answers its questions as well.
+# A more similar passage is a version of the same text and answers the same questions.
 MOST_ALIKE = 0.7
-# Words of more passages than this share tell nothing of what a passage is about.
+# Words that occur in a larger share of the passages say nothing about a passage's topic.
 COMMON = 0.05
 
 
 def length(passage: dict) -> int:
-    """Words of a passage of SQuAD's JSON."""
+    """The number of words of a passage of SQuAD's JSON."""
     return len(passage["context"].split())
 
 
 def weighted_words(texts: list[str]) -> list[dict[str, float]]:
-    """For each text its words' weights: count times logarithm of rarity, their squares summing to 1."""
+    """TF-IDF weights of the words of each text, with norm 1."""
     counts = [collections.Counter(re.findall(r"\w+", text.lower())) for text in texts]
     found_in = collections.Counter(word for count in counts for word in count)
     most = max(2, COMMON * len(texts))
@@ -54,8 +54,8 @@ def weighted_words(texts: list[str]) -> list[dict[str, float]]:
     return weighted
 
 
-def groups_of_like(passages: list[dict], words: int) -> list[list[dict]]:
-    """Every passage in one group, the likest that are left with the first that is left, of about `words` words."""
+def similar_groups(passages: list[dict], words: int) -> list[list[dict]]:
+    """Groups of about `words` words: the first remaining passage with the remaining ones most similar to it."""
     weights = weighted_words([passage["context"] for passage in passages])
     holders = collections.defaultdict(dict)
     for number, weighted in enumerate(weights):
@@ -86,12 +86,12 @@ def groups_of_like(passages: list[dict], words: int) -> list[list[dict]]:
 
 
 def moved(answer: dict, offset: int) -> dict:
-    """An answer whose passage begins `offset` characters later; a file need not say where an answer begins."""
+    """An answer whose passage begins `offset` characters later; the field `answer_start` is optional."""
     return answer | {"answer_start": answer["answer_start"] + offset} if "answer_start" in answer else answer
 
 
 def joined(group: list[dict], rng: random.Random) -> dict:
-    """One passage of SQuAD's JSON made of several, in random order, with all of their questions."""
+    """Joins passages of SQuAD's JSON in random order, with all of their questions."""
     order = rng.sample(group, len(group))
     questions, offset = [], 0
     for passage in order:
@@ -103,15 +103,15 @@ def joined(group: list[dict], rng: random.Random) -> dict:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, joins and writes."""
+    """Reads the file, joins passages and writes the result."""
     cli.validate_given(values, dataset="a SQuAD file", output="a file")
     cli.validate_other_file("output", values.output, {"dataset": values.dataset})
-    # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+    # Validates the file; the output is made from its own JSON, so that unknown fields stay.
     read_squad(values.dataset)
     articles = read_json(values.dataset)["data"]
     short = [part for article in articles for part in article["paragraphs"] if length(part) <= values.short]
     rng = random.Random(values.seed)
-    passages = [joined(group, rng) for group in groups_of_like(short, values.words)]
+    passages = [joined(group, rng) for group in similar_groups(short, values.words)]
     kept = [
         article | {"paragraphs": [part for part in article["paragraphs"] if length(part) > values.short]}
         for article in articles

@@ -2,8 +2,8 @@
 
     python benchmarks/kill_and_resume.py --kills=3
 
-The run is the published model on the bundled sample. Every number of the last checkpoint must be equal: weights,
-optimizer, dropout generators; and so must the history but for its seconds.
+The run is the published model on the bundled sample. Every number of the last checkpoint must be equal (weights,
+optimizer, dropout generators), and so must the history except for its seconds.
 """
 
 import json
@@ -20,7 +20,7 @@ from absl import app, flags
 flags.DEFINE_integer("kills", 3, "How often the second run is killed.")
 flags.DEFINE_integer("epochs", 2, "Epochs of each run.")
 flags.DEFINE_integer("checkpoint_steps", 7, "Steps between checkpoints.")
-flags.DEFINE_integer("seed", 0, "Seed of the moments at which it is killed.")
+flags.DEFINE_integer("seed", 0, "Seed of the random moments.")
 
 
 def main(_) -> None:
@@ -33,7 +33,7 @@ def main(_) -> None:
         moments = random.Random(flags.FLAGS.seed)
         for number in range(flags.FLAGS.kills):
             process = _start(killed)
-            # Not before the run exists: until then there is nothing to resume.
+            # Before the first checkpoint there is nothing to resume.
             while number == 0 and not (killed / "checkpoints" / "last.npz").exists():
                 time.sleep(0.1)
             delay = moments.uniform(0.1, 0.6) * seconds

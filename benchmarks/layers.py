@@ -1,15 +1,14 @@
-"""Where the time of FABIR goes, layer by layer, and how near each layer is to what this machine can do.
+"""Where the time of FABIR goes, layer by layer, and how close each layer is to this machine's limit.
 
     python benchmarks/layers.py --json_file=layers.json --picture=layers.png
     python benchmarks/layers.py --precision=mixed_bfloat16 --questions_per_passage=1
 
-Each layer of the published model is called alone, on random values and without padding. What a passage needs once for
-all of its questions is given as many passages as the reader would give it, and what a word needs once for all of its
-places a third as many words as there are tokens. Operations and bytes are counted by the formulas of costs.py. A
-layer's limit is the longer of two times: its operations at the speed of a product of two 2,048 x 2,048 matrices,
-measured in the same turn and precision, and the least bytes that it must move at the speed of memory, measured there
-too. The last column shows the bytes that today's operations move, at that same speed: where it comes near the time that
-was measured, the layer does not wait for its arithmetic. Counts of the whole model are the layers' sums.
+Each layer of the published model is called alone, on random values and without padding. Layers that run once per passage
+get as many passages as in the reader, and layers that run once per unique token get a third of the tokens. Operations
+and bytes are counted by the formulas of costs.py. A layer's limit is the longer of two times: that of its operations at
+the speed of a product of two 2,048 x 2,048 matrices, and that of its least bytes at the speed of the memory; both speeds
+are measured in the same turn. The last column is the time to move the bytes of today's operations: where it is close to
+the measured time, memory and not arithmetic limits the layer. The counts of the whole model are the sums of the layers.
 """
 
 import dataclasses
@@ -22,20 +21,20 @@ from common import draw_bars, print_table, run, show_turn, shown, spread
 flags.DEFINE_integer("batch", 100, "Questions in a batch.", lower_bound=1)
 flags.DEFINE_integer("passage", 140, "Tokens of each passage.", lower_bound=1)
 flags.DEFINE_integer("question", 12, "Tokens of each question.", lower_bound=1)
-flags.DEFINE_integer("questions_per_passage", 5, "Questions that share a passage.", lower_bound=1)
-flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Of the layers.")
+flags.DEFINE_integer("questions_per_passage", 5, "Questions per passage.", lower_bound=1)
+flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Precision of the layers.")
 flags.DEFINE_integer("repeats", 5, "Calls of each layer in a turn.", lower_bound=1)
 
 WHOLE = "the whole model"
 PEAK = "product of 2,048 x 2,048"
 MEMORY = "memory"
 MATRIX = 2048
-# 256 MiB: beyond any cache.
+# 256 MiB: larger than any cache.
 ARRAY = 2**26
 
 
 def measure(values: flags.FlagValues) -> dict:
-    """Times all layers, turn by turn."""
+    """Times all layers in turns."""
     calls, costs = _layers(values)
     calls |= _limits(values.precision)
     seconds = {name: [] for name in calls}
@@ -56,11 +55,11 @@ def measure(values: flags.FlagValues) -> dict:
 
 
 def _layers(values: flags.FlagValues) -> tuple[dict[str, Callable], dict]:
-    """Calls of every layer as the model makes them, and their costs."""
+    """The call of every layer as in the model, and its cost."""
     import costs as of
-    from workload import READERS, fresh_model, types_of
+    from workload import READERS, fresh_model, unique_tokens
 
-    # The word table's size is of no influence, and the published one takes its time to make.
+    # The size of the word table has no influence, and a small one is made faster.
     config = READERS["fabir"](frozen_words=1000)
     model = fresh_model(config, values.precision)
     size = of.FLOAT if values.precision == "float32" else of.HALF
@@ -73,13 +72,13 @@ def _layers(values: flags.FlagValues) -> tuple[dict[str, Callable], dict]:
         costs[name] = cost
 
     masks = {f"{text}_mask": _mask(questions, tokens) for text, (_, tokens) in texts.items()}
-    types = types_of(*texts.values())
-    words = _ids((types, 1), config.trainable_words + config.frozen_words)
-    add("word_embedding", "word_embedding", of.word_embedding(types, config, size), words)
-    characters = _ids((types, 1, config.max_word_characters), config.characters)
-    add("character_embedding", "character_embedding", of.character_embedding(types, config, size), characters)
-    vectors = _random(values, types, 1, config.word_dim + config.character_filters)
-    add("highway", "highway", of.highway(types, config, size), vectors)
+    unique = unique_tokens(*texts.values())
+    words = _ids((unique, 1), config.trainable_words + config.frozen_words)
+    add("word_embedding", "word_embedding", of.word_embedding(unique, config, size), words)
+    characters = _ids((unique, 1, config.max_word_characters), config.characters)
+    add("character_embedding", "character_embedding", of.character_embedding(unique, config, size), characters)
+    vectors = _random(values, unique, 1, config.word_dim + config.character_filters)
+    add("highway", "highway", of.highway(unique, config, size), vectors)
     for text, (count, tokens) in texts.items():
         vectors = _random(values, count, tokens, config.word_dim + config.character_filters)
         cost = of.decoupled_encoder(count, tokens, config, size)
@@ -101,7 +100,7 @@ def _layers(values: flags.FlagValues) -> tuple[dict[str, Callable], dict]:
 
 
 def _compiled(layer, inputs: tuple, options: dict) -> Callable:
-    """A call of a layer, traced for any batch and length as the reader's graph is."""
+    """A call of a layer, traced for any batch and length like the reader's graph."""
     import tensorflow as tf
 
     from fabir_tf.backends.tensorflow import reading_kernels
@@ -130,7 +129,7 @@ def _whole_model(model, config, texts: dict[str, tuple[int, int]]) -> Callable:
 
 
 def _limits(precision: str) -> dict[str, Callable]:
-    """What the machine can do: a matrix product, and a sum that reads two arrays and writes one."""
+    """The machine's limits: a matrix product, and a sum that reads two arrays and writes one."""
     import tensorflow as tf
 
     dtype = tf.float32 if precision == "float32" else tf.bfloat16
@@ -199,7 +198,7 @@ def _scaled(values: dict[str, float], factor: float) -> dict[str, float]:
 
 
 def draw(figure, found: dict) -> None:
-    """Time of each layer, and its limit as a mark."""
+    """Draws the time of each layer, with its limit as a mark."""
     rows = [row for row in found["layers"] if row["layer"] != WHOLE]
     figure.set_figheight(0.8 + 0.35 * len(rows))
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""Draws EM and F1 against epochs, from the history of one or several runs.
+"""Draws EM and F1 over the epochs, from the history of one or several runs.
 
     python benchmarks/learning_curve.py --runs=runs/base --output=benchmarks/learning_curve.png
 

@@ -5,9 +5,9 @@ r"""Makes the word vectors that come with the package: the commonest words of Gl
 
 Source: GloVe 6B (Pennington, Socher and Manning 2014), https://nlp.stanford.edu/projects/glove/, which its authors
 place in the public domain under the Public Domain Dedication and License (PDDL) 1.0. The rows are in the order of the
-published file, which is that of falling frequency, and hold every kind of token: words, punctuation, numbers,
-contractions. In the table that we started from, the vectors of alphabetic words are the published ones; those of the
-other tokens were imputed, by ridge regression, from the published 50-dimensional vectors of the same tokens.
+published file, that is by falling frequency, and contain every kind of token: words, punctuation, numbers,
+contractions. In the source table, alphabetic words have the published vectors; those of all other tokens were imputed by
+ridge regression from the published 50-dimensional vectors of the same tokens.
 """
 
 from pathlib import Path
@@ -18,23 +18,23 @@ from absl import app, flags
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.word_vectors import dequantise_rows, load_vectors, quantise_rows
 
-_VECTORS = flags.DEFINE_string("vectors", None, "Word vectors to cut: GloVe text or .npz.", required=True)
-_WORDS = flags.DEFINE_integer("words", 30_000, "How many of the first words to keep.", lower_bound=1)
+_VECTORS = flags.DEFINE_string("vectors", None, "Source of the word vectors: GloVe text or .npz.", required=True)
+_WORDS = flags.DEFINE_integer("words", 30_000, "Number of words to keep, from the start.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", "pipelines/bundled/vectors.npz", "The .npz file to write.")
 
 NOTE = "GloVe 6B, 100 dimensions, commonest words, int8 rows; PDDL 1.0; made by benchmarks/make_bundled_vectors.py"
 
 
 def make_bundled_vectors(vectors: str, words: int, output: Path) -> np.ndarray:
-    """Writes the quantised table.
+    """Writes the quantized table.
 
     Args:
-        vectors: what `load_vectors` reads.
-        words: how many of the first words to keep.
+        vectors: a file for `load_vectors`.
+        words: number of words to keep, from the start.
         output: the .npz file to write.
 
     Returns:
-        float32 (words,): the cosine between each row as written and as read.
+        float32 (words,): the cosine between each row as written and the original.
     """
     original = load_vectors(vectors, max_words=words)
     quantised, scales = quantise_rows(original.table)
@@ -49,7 +49,7 @@ def make_bundled_vectors(vectors: str, words: int, output: Path) -> np.ndarray:
 
 
 def row_cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Compares two tables row by row.
+    """Compares the rows of two tables.
 
     Args:
         left: float (n, d).

@@ -1,4 +1,4 @@
-"""Our readers as contenders of rivals.py; imported in their own processes alone."""
+"""Our readers as contenders of rivals.py; imported only in their own processes."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -12,12 +12,12 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class OurReader:
-    """One of our readers, and questions.
+    """One of our readers with its questions.
 
     Args:
         name: one of `workload.READERS`.
         precision: "float32" or "bfloat16".
-        threads: threads to compute with.
+        threads: number of threads.
         tokenized: the questions to answer.
         to_train_on: the questions to train on.
     """
@@ -30,11 +30,11 @@ class OurReader:
         self._policy = POLICIES[precision]
         self._to_train_on = to_train_on
         self._reader = fresh_reader(name, tokenized, self._policy)
-        self._encoded = self._reader.encode(tokenized)
+        self._tokenized = tokenized
         self._is_warm = False
 
     def measure(self, task: str) -> dict[str, float]:
-        """Times one pass over the questions, "inference" or "training"; the first call of a task also warms up."""
+        """Times one pass over the questions; `task` is "inference" or "training", and its first call also warms up."""
         if task == "training":
             training = self._training
             return timed(lambda: training.train(training.epoch()))
@@ -44,8 +44,8 @@ class OurReader:
         return timed(self._answer)
 
     def _answer(self) -> int:
-        """In the reader's own batches, down to the best spans."""
-        return len(self._reader.predict(self._encoded))
+        """Reads in the reader's own batches and decodes the best spans."""
+        return len(self._reader.predict(self._tokenized))
 
     @cached_property
     def _training(self) -> Training:
@@ -55,5 +55,5 @@ class OurReader:
 def our_reader(
     name: str, precision: str, threads: int, tokenized: TokenizedDataset, to_train_on: TokenizedDataset
 ) -> Callable[[str], dict[str, float]]:
-    """What measures a task with an `OurReader` of these arguments."""
+    """A function that measures a task, with an `OurReader` of these arguments."""
     return OurReader(name, precision, threads, tokenized, to_train_on).measure

@@ -2,9 +2,9 @@
 
     python benchmarks/raw_text.py --run_dir=runs/base --dataset=dev-v1.1.json
 
-Prints how many texts have the same tokens, and how many questions the same answer, also among strangers, in repeated
-rows and from padded ids; questions per second of both in alternating turns, and what first_answer.py says of a fresh
-process.
+It prints how many texts have the same tokens, and how many questions the same answer: one by one, in batches with other
+questions and repeated rows, and from padded ids. It also prints the questions per second of both in alternating turns,
+and what first_answer.py measures in a new process.
 """
 
 import statistics
@@ -22,16 +22,15 @@ import fabir_tf
 from fabir_tf.export import export_reader
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.features.features import PASSAGE_INDEX, Examples, make_features
+from fabir_tf.pipelines.features.features import PASSAGE_INDEX, Examples
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read
-from fabir_tf.pipelines.text.graph.parity import texts_cut_otherwise
-from fabir_tf.pipelines.text.tokenized import tokenize_dataset
-from fabir_tf.pipelines.text.vocabulary import PADDING
+from fabir_tf.pipelines.text.graph.parity import texts_cut_differently
+from fabir_tf.pipelines.text.ids import PADDING
 
 flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is exported.", required=True)
 flags.DEFINE_string("dataset", "sample", "Questions: a SQuAD JSON file or sample.")
 flags.DEFINE_integer("batch", 64, "Questions per request.")
-flags.DEFINE_integer("sample", 1000, "Questions that are asked alone and in company.")
+flags.DEFINE_integer("sample", 1000, "Questions that are asked alone and in batches with others.")
 flags.DEFINE_integer("turns", 5, "Turns of each reader in the race.")
 flags.DEFINE_integer("race", 640, "Questions per turn.")
 
@@ -47,19 +46,19 @@ def main(_) -> None:
         _fresh_process(version)
         signatures = tf.saved_model.load(str(version)).signatures
         serve = signatures["serving_default"]
-        _compare_tokens(data)
+        _compare_tokens(reader, data)
         _compare_answers(reader, serve, data)
         _compare_company(serve, data)
         _compare_padding(reader, signatures["token_ids"], data)
         _race(reader, serve, data)
 
 
-def _compare_tokens(data: SquadData) -> None:
+def _compare_tokens(reader, data: SquadData) -> None:
     for kind, texts in (
         ("passages", list(data.passages)),
         ("questions", [question.text for question in data.questions]),
     ):
-        equal = len(texts) - len(texts_cut_otherwise(texts))
+        equal = len(texts) - len(texts_cut_differently(reader.processor, texts))
         print(f"tokens and offsets: {equal:,} of {len(texts):,} {kind} equal", flush=True)
 
 
@@ -76,7 +75,7 @@ def _compare_answers(reader, serve, data: SquadData) -> None:
 
 
 def _compare_company(serve, data: SquadData) -> None:
-    """Questions alone, and in batches of strangers that are filled up as a server does it, by repeating a row."""
+    """Questions alone, and in random batches that are filled up like a server's, by repeating a row."""
     random = np.random.default_rng(0)
     chosen = [data.questions[row] for row in random.permutation(len(data.questions))[: flags.FLAGS.sample]]
     equal, furthest, asked = 0, 0.0, 0
@@ -84,14 +83,14 @@ def _compare_company(serve, data: SquadData) -> None:
         batch = chosen[asked : asked + random.integers(1, 33)]
         asked += len(batch)
         size = next(size for size in (1, 4, 16, 32) if size >= len(batch))
-        together = _ask_graph(serve, data, batch + [batch[0]] * (size - len(batch)))
+        in_batch = _ask_graph(serve, data, batch + [batch[0]] * (size - len(batch)))
         for row in range(size):
             alone = _ask_graph(serve, data, [batch[row if row < len(batch) else 0]])
             same = all(
-                np.array_equal(together[name][row], alone[name][0]) for name in alone if "probability" not in name
+                np.array_equal(in_batch[name][row], alone[name][0]) for name in alone if "probability" not in name
             )
             equal += same and row < len(batch)
-            furthest = max(furthest, np.abs(together["n_best_probability"][row] - alone["n_best_probability"][0]).max())
+            furthest = max(furthest, np.abs(in_batch["n_best_probability"][row] - alone["n_best_probability"][0]).max())
     print(
         f"in random batches with repeated rows: {equal:,} of {len(chosen):,} questions equal, all of their spans; "
         f"probabilities differ by {furthest:.1e} at most",
@@ -100,41 +99,44 @@ def _compare_company(serve, data: SquadData) -> None:
 
 
 def _by_token(ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What a model is given of each question's tokens."""
+    """The model's inputs with one row per question."""
     places = {"passage": ids["passage_token_index"][ids[PASSAGE_INDEX]], "question": ids["question_token_index"]}
-    return {f"{text}_{part}": ids[f"unique_{part}"][places[text]] for text in places for part in ("words", "characters")}
+    return {
+        f"{text}_{part}": ids[f"unique_{part}"][places[text]] for text in places for part in ("words", "characters")
+    }
 
 
 def _compare_padding(reader, token_ids, data: SquadData) -> None:
-    """Ids alone, and in batches that are padded as a server does it, with each tensor's first element."""
+    """Ids alone, and in batches that are padded like a server's, with each tensor's first element."""
     random = np.random.default_rng(1)
-    encoded = reader.encode(tokenize_dataset(data))
-    lengths = encoded.tokenized.passage_lengths[encoded.tokenized.question_passages]
+    tokenized = reader.processor.tokenize(data, log=lambda line: None)
+    lengths = tokenized.passage_lengths[tokenized.question_passages]
     chosen = random.permutation(np.flatnonzero(lengths))[: flags.FLAGS.sample]
-    rows = Examples(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+    examples = Examples(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+    features = reader.processor.features(tokenized, examples)
     batches = [chosen[begin : begin + 16] for begin in range(0, len(chosen), 16)]
     equal, furthest = 0, 0.0
-    for batch, ids in zip(batches, batches_to_read(make_features(encoded, rows), batches), strict=True):
+    for batch, ids in zip(batches, batches_to_read(features, batches), strict=True):
         ids = _by_token({name: values.numpy() for name, values in ids.items()})
         counts = {text: (ids[f"{text}_words"] != PADDING).sum(1, dtype=np.int32) for text in ("passage", "question")}
-        together = token_ids(**_as_padded(ids, counts, random.integers(1, 40)))
+        in_batch = token_ids(**_as_padded(ids, counts, random.integers(1, 40)))
         for row in range(len(batch)):
             cut = {text: count[row] for text, count in counts.items()}
             alone = {name: values[row : row + 1, : cut[name.split("_")[0]]] for name, values in ids.items()}
             alone |= {f"{text}_length": np.array([count], np.int32) for text, count in cut.items()}
             expected = token_ids(**{name: tf.constant(value) for name, value in alone.items()})
             for name, logits in expected.items():
-                furthest = max(furthest, np.abs(together[name][row, : cut["passage"]] - logits[0]).max())
-            equal += all(np.argmax(together[name][row]) == np.argmax(logits[0]) for name, logits in expected.items())
+                furthest = max(furthest, np.abs(in_batch[name][row, : cut["passage"]] - logits[0]).max())
+            equal += all(np.argmax(in_batch[name][row]) == np.argmax(logits[0]) for name, logits in expected.items())
     print(
-        f"ids padded with anything: {equal:,} of {len(chosen):,} questions with equal borders; "
+        f"ids with padding: {equal:,} of {len(chosen):,} questions with the same start and end; "
         f"logits differ by {furthest:.1e} at most",
         flush=True,
     )
 
 
 def _as_padded(ids: dict, counts: dict, more: int) -> dict[str, tf.Tensor]:
-    """What a server makes of ids: `more` columns, and the tensor's first element wherever there is no token."""
+    """Ids as a server pads them: with `more` columns, and the tensor's first element wherever there is no token."""
     padded = {f"{text}_length": tf.constant(count) for text, count in counts.items()}
     for name, values in ids.items():
         count = counts[name.split("_")[0]]

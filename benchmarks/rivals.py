@@ -1,22 +1,24 @@
-"""How many questions a second our readers answer and are trained on, against DistilBERT and MiniLM.
+"""How many questions per second our readers answer and train on, compared with DistilBERT and MiniLM.
 
     python benchmarks/rivals.py --dataset=dev-v1.1.json --json_file=rivals.json --picture=rivals.png
 
-Needs the extra `rivals`. The rivals are Hugging Face's DistilBERT-base (6 layers, 768 features, 12 heads, feedforwards
-of 3,072) and MiniLM-L6-H384 (6 layers, 384 features, 12 heads, feedforwards of 1,536) for question answering in
-PyTorch. All weights are random, which speed does not depend on. Everything else is the same for all, or in the rivals'
-favour:
+It needs the extra `rivals`. The rivals are Hugging Face's DistilBERT-base (6 layers, 768 features, 12 heads,
+feed-forward width 3,072) and MiniLM-L6-H384 (6 layers, 384 features, 12 heads, feed-forward width 1,536) for question
+answering in PyTorch. All weights are random, because speed does not depend on them. Everything else is equal, or favors
+the rivals:
 
-- the same questions, each contender in a process of its own with the same number of threads, in alternating turns;
-- batches of questions of like length, cut at a number of tokens that suits each, padded no further than the longest;
-- attention is PyTorch's fused one (sdpa), in inference_mode; the layers are as fast as torch.nn.TransformerEncoder's;
-- a rival reads [CLS] question [SEP] passage [SEP], cut at 512 tokens, of random ids, because no vocabulary of theirs is
-  needed for that. Their texts would have more pieces than ours have words (1.1 to 1.3 times in English prose):
-  --pieces_per_token is 1 by default, in their favour;
-- the rivals end at the logits; ours go on to the best spans.
+- All read the same questions, each in a process of its own with the same number of threads, in alternating turns.
+- Batches hold questions of similar length. Their number of tokens suits each contender, and they are padded to the
+  longest question only.
+- The rivals use PyTorch's fused attention (sdpa) in inference_mode; their layers are as fast as
+  torch.nn.TransformerEncoder's.
+- A rival reads [CLS] question [SEP] passage [SEP], truncated to 512 tokens, with random ids, so its vocabulary is not
+  needed. Its texts would have 1.1 to 1.3 times as many pieces as ours have words (in English prose), but
+  --pieces_per_token is 1 by default.
+- The rivals stop at the logits; our readers also decode the best spans.
 
-Ours read a passage once for all of its questions, which the rivals cannot. Training is forward, backward and optimiser:
-ours in batches of 75 with Adam; the rivals in batches of 32 with a fused AdamW, in bfloat16 by autocast.
+Our readers encode a passage once for all of its questions; the rivals cannot. Training is forward pass, backward pass
+and optimizer: ours in batches of 75 with Adam, the rivals' in batches of 32 with a fused AdamW, in bfloat16 by autocast.
 """
 
 import contextlib
@@ -31,14 +33,16 @@ RIVALS = ("distilbert", "minilm")
 PRECISIONS = ("float32", "bfloat16")
 
 flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file or sample.")
-flags.DEFINE_integer("questions", 1000, "About how many to answer, evenly over the passages' lengths.", lower_bound=1)
-flags.DEFINE_integer("training_questions", 300, "About how many to train on, chosen alike.", lower_bound=1)
+flags.DEFINE_integer(
+    "questions", 1000, "About how many to answer, evenly spread over the passages' lengths.", lower_bound=1
+)
+flags.DEFINE_integer("training_questions", 300, "About how many to train on, chosen in the same way.", lower_bound=1)
 flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
-flags.DEFINE_list("readers", ["fabir"], "Our readers, by their names in a run's configuration; may be empty.")
+flags.DEFINE_list("readers", ["fabir"], "Our readers, by their names for --model; may be empty.")
 flags.DEFINE_list("rivals", list(RIVALS), "The rivals; may be empty.")
-flags.DEFINE_list("precisions", list(PRECISIONS), "Of every contender.")
+flags.DEFINE_list("precisions", list(PRECISIONS), "Precisions of every contender.")
 flags.DEFINE_integer("threads", 2, "Threads of every contender.", lower_bound=1)
-flags.DEFINE_float("pieces_per_token", 1.0, "Pieces that a rival reads for a token of ours.", lower_bound=1.0)
+flags.DEFINE_float("pieces_per_token", 1.0, "Word pieces of a rival per token of ours.", lower_bound=1.0)
 
 
 def measure(values: flags.FlagValues) -> dict:
@@ -49,13 +53,13 @@ def measure(values: flags.FlagValues) -> dict:
     rivals = chosen(values, "rivals", RIVALS, may_be_empty=True)
     readers = chosen(values, "readers", READERS, may_be_empty=bool(rivals))
     _validate_torch(rivals)
-    say = "{speed:,.1f} questions/s".format_map
+    describe = "{speed:,.1f} questions/s".format_map
     with contextlib.ExitStack() as stack:
         contenders = {
             name: stack.enter_context(Contender(*arguments))
             for name, arguments in _contenders(values, readers, rivals, precisions).items()
         }
-        found = {task: take_turns(contenders, values.turns, task, say=say) for task in tasks}
+        found = {task: take_turns(contenders, values.turns, task, describe=describe) for task in tasks}
     return {task: _report(task, turns, readers) for task, turns in found.items()}
 
 
@@ -70,14 +74,14 @@ def _validate_torch(rivals: list[str]) -> None:
 def _contenders(
     values: flags.FlagValues, readers: list[str], rivals: list[str], precisions: list[str]
 ) -> dict[tuple[str, str], tuple]:
-    """What makes each of them, by its name and precision."""
+    """The function and the arguments that make each contender, by its name and precision."""
     from workload import examples_of, load_questions
 
     tokenized = load_questions(values.dataset, values.questions)
     to_train_on = load_questions(values.dataset, values.training_questions)
     pieces, training_pieces = (_pieces(part, values.pieces_per_token) for part in (tokenized, to_train_on))
-    # Ours leave out what is too long to be trained on.
-    lengths = (pieces, training_pieces[examples_of(to_train_on).rows.questions])
+    # Our readers leave out what is too long to train on.
+    lengths = (pieces, training_pieces[examples_of(to_train_on).examples.questions])
     contenders = {}
     for precision in precisions:
         for name in readers:
@@ -88,12 +92,12 @@ def _contenders(
 
 
 def _pieces(tokenized, pieces_per_token: float) -> np.ndarray:
-    """What a rival reads of each question and its passage, [CLS] and both [SEP] included."""
+    """Word pieces of each question with its passage, including [CLS] and both [SEP]."""
     texts = (tokenized.question_lengths, tokenized.passage_lengths[tokenized.question_passages])
     return sum(np.ceil(lengths * pieces_per_token).astype(np.int64) for lengths in texts) + 3
 
 
-# Imported where they run: neither library's memory is to count for the other.
+# Imported where they run, so that neither library's memory counts for the other.
 def _ours(*arguments):
     from our_readers import our_reader
 
@@ -107,7 +111,7 @@ def _theirs(*arguments):
 
 
 def _report(task: str, turns: dict[tuple[str, str], list[dict]], readers: list[str]) -> dict:
-    """Prints the table of a task, and returns its rows."""
+    """Prints the table of a task and returns its rows."""
     rows = [
         {
             "contender": name,
@@ -147,7 +151,7 @@ def _cells(row: dict, readers: list[str]) -> tuple[str, ...]:
 
 
 def draw(figure, found: dict) -> None:
-    """A panel for each task, a bar for each contender."""
+    """Draws a panel for each task, with a bar for each contender."""
     figure.set_figheight(0.8 + sum(0.6 + 0.4 * len(rows) for rows in found.values()))
     for axes, (task, rows) in zip(figure.subplots(len(found), squeeze=False)[:, 0], found.items(), strict=True):
         names = [f"{row['contender']}, {row['precision']}" for row in rows]

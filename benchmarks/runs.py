@@ -1,4 +1,4 @@
-"""Reads what fabir-compare writes of its runs."""
+"""Reads the table of runs that fabir-compare writes."""
 
 import csv
 from pathlib import Path
@@ -9,10 +9,10 @@ COLUMNS = {"configuration", "seed", "exact_match", "f1"}
 
 
 def read_runs(paths: list[str]) -> dict[str, list[dict]]:
-    """Runs by configuration, in the files' order.
+    """Reads the runs by configuration, in the order of the files.
 
     Raises:
-        UserError: a file does not exist, is another one or empty, a run is told of twice, or a score is no number.
+        UserError: a file is missing, empty or of another kind, a run occurs twice, or a score is not a number.
     """
     runs, seen = {}, set()
     for path in paths:
@@ -35,7 +35,7 @@ def read_runs(paths: list[str]) -> dict[str, list[dict]]:
 
 
 def read_score(path: str, row: dict, key: str) -> float:
-    """The score `key` of a run.
+    """Reads the score `key` of a run.
 
     Raises:
         UserError: it is not a number.

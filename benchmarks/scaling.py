@@ -1,10 +1,10 @@
-"""How speed and memory go with the length of the passage, the number of questions in a batch, and the threads.
+"""How speed and memory depend on the passage length, the number of questions in a batch, and the threads.
 
     python benchmarks/scaling.py --json_file=scaling.json --picture=scaling.png
 
-The forward pass of the published model alone, every question with a passage of its own and nothing padded. Each point
-is measured in a process of its own, begun anew for each turn, so that its peak of memory is its own. `without a batch`
-is what a process holds before it reads anything: libraries and weights.
+Only the forward pass of the published model is measured, without padding; every question has a passage of its own. Each
+point and turn gets a new process, so that its peak memory is its own. `without a batch` is the memory of a process
+before it reads anything: libraries and weights.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from common import Contender, counts, peak_mib, print_table, run, show_turn, sho
 flags.DEFINE_list("passages", "32,64,128,256,512,1024,2048,4096", "Tokens of a passage; may be empty.")
 flags.DEFINE_list("batches", "1,4,16,64,256", "Questions in a batch; may be empty.")
 flags.DEFINE_list("threads", "1,2", "Threads; may be empty.")
-flags.DEFINE_integer("passage_tokens", 4096, "Passage tokens of a batch while passages grow.", lower_bound=1)
-flags.DEFINE_integer("passage", 140, "Tokens of a passage while batches or threads grow.", lower_bound=1)
-flags.DEFINE_integer("batch", 64, "Questions in a batch while threads grow.", lower_bound=1)
+flags.DEFINE_integer("passage_tokens", 4096, "Passage tokens of a batch while the passages vary.", lower_bound=1)
+flags.DEFINE_integer("passage", 140, "Tokens of a passage while batches or threads vary.", lower_bound=1)
+flags.DEFINE_integer("batch", 64, "Questions in a batch while the threads vary.", lower_bound=1)
 flags.DEFINE_integer("question", 12, "Tokens of a question.", lower_bound=1)
-flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Of the layers.")
-flags.DEFINE_integer("all_threads", 2, "Threads while anything else grows.", lower_bound=1)
-flags.DEFINE_float("seconds", 1.0, "How long a point is measured in a turn, at least.", lower_bound=0.0)
+flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Precision of the layers.")
+flags.DEFINE_integer("all_threads", 2, "Threads while anything else varies.", lower_bound=1)
+flags.DEFINE_float("seconds", 1.0, "Least time for a point in a turn.", lower_bound=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Point:
 
 
 def measure(values: flags.FlagValues) -> dict:
-    """Measures all points, turn by turn."""
+    """Measures all points in turns."""
     from fabir_tf.pipelines.errors import UserError
 
     series = _series(values)
     points = list(dict.fromkeys(point for of_one in series.values() for point in of_one))
     if not points:
-        raise UserError("--passages, --batches and --threads are all empty: name something to measure")
+        raise UserError("--passages, --batches and --threads are all empty: name at least one value")
     turns = {point: [] for point in points}
     for turn in range(1, values.turns + 1):
         for point in points:
@@ -59,7 +59,7 @@ def measure(values: flags.FlagValues) -> dict:
 
 
 def _series(values: flags.FlagValues) -> dict[str, list[Point]]:
-    """The points of each series, by the name of what grows in it."""
+    """The points of each series, by the name of what varies in it."""
     usual = Point(values.passage, values.question, values.batch, values.all_threads, values.precision)
     changes = {
         "passage": [
@@ -73,14 +73,14 @@ def _series(values: flags.FlagValues) -> dict[str, list[Point]]:
 
 
 def _forward(point: Point, seconds: float):
-    """What measures a point, in its process."""
+    """A function that measures a point, in its process."""
     from workload import READERS, fresh_model, random_batch, set_threads
 
     from fabir_tf.backends.tensorflow import as_graph
     from fabir_tf.models.deduplicated import DeduplicatedModel
 
     set_threads(point.threads)
-    # A small word table: the published one would be most of the memory, and none of the time.
+    # A small word table: the published one would take most of the memory and none of the time.
     config = READERS["fabir"](frozen_words=1000)
     forward = as_graph(DeduplicatedModel(fresh_model(config, point.precision)))
     inputs = random_batch(config, (point.batch, point.passage), (point.batch, point.question))
@@ -125,7 +125,7 @@ def _report(name: str, rows: list[dict]) -> None:
 
 
 def draw(figure, found: dict) -> None:
-    """Speed above memory, a column for what grows."""
+    """Draws speed above memory, a column for each series."""
     figure.set_size_inches(3.5 * len(found), 5)
     for (above, below), (name, rows) in zip(
         figure.subplots(2, len(found), squeeze=False).T, found.items(), strict=True

@@ -1,9 +1,9 @@
-"""Sets articles of a SQuAD file aside, to choose a reader on, and takes out of training files what overlaps with them.
+"""Holds out articles of a SQuAD file for model selection, and removes overlapping passages from training files.
 
     python benchmarks/set_aside.py --dataset=train.json --titles=IPod,Pain --output=chosen --others=reddit.json
 
-Writes chosen/held.json, and chosen/train.json and chosen/reddit.json without the articles and without every passage
-that has 50 letters and digits in a row in common with them. `fabir-base` was chosen on 2008_Sichuan_earthquake,
+It writes chosen/held.json with the articles, and chosen/train.json and chosen/reddit.json without them and without every
+passage that shares 50 consecutive letters and digits with them. `fabir-base` was selected on 2008_Sichuan_earthquake,
 Alfred_North_Whitehead, Antibiotics, Frédéric_Chopin, IPod and Pain.
 """
 
@@ -24,34 +24,34 @@ flags.DEFINE_list("titles", [], "Titles of the articles, comma-separated.")
 flags.DEFINE_list("others", [], "More training files, comma-separated.")
 flags.DEFINE_string("output", None, "Folder for the files.")
 
-STRETCH = 50
+SEGMENT = 50
 HELD = "held.json"
 
 
-def stretches(passage: str) -> set[str]:
-    """Every 50 letters and digits in a row, in lower case: what detokenising and other spaces leave as it is."""
+def segments(passage: str) -> set[str]:
+    """All segments of 50 letters and digits, in lower case; detokenizing and white space do not change them."""
     letters = re.sub(r"[\W_]", "", passage.lower())
-    return {letters[begin : begin + STRETCH] for begin in range(len(letters) - STRETCH + 1)}
+    return {letters[begin : begin + SEGMENT] for begin in range(len(letters) - SEGMENT + 1)}
 
 
 def without(articles: list[dict], titles: set[str], held: set[str]) -> list[dict]:
-    """Articles of other titles, without the passages that share a stretch with `held`."""
+    """The articles with other titles, without the passages that share a segment with `held`."""
     kept = []
     for article in articles:
-        passages = [part for part in article["paragraphs"] if not held & stretches(part["context"])]
+        passages = [part for part in article["paragraphs"] if not held & segments(part["context"])]
         if article.get("title") not in titles and passages:
             kept.append(article | {"paragraphs": passages})
     return kept
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, parts and writes."""
+    """Reads the files, separates the articles and writes the results."""
     cli.validate_given(values, dataset="a SQuAD file", titles="the articles", output="a folder")
     files = [Path(name) for name in (values.dataset, *values.others)]
     if len({HELD, *(path.name for path in files)}) <= len(files):
-        raise UserError("--others: found two files of the same name, by which the written ones are told apart")
+        raise UserError("--others: found two files of the same name, expected different names for the files to write")
     for path in files:
-        # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+        # Validates the file; the output is made from its own JSON, so that unknown fields stay.
         read_squad(path)
         flag = "dataset" if path == files[0] else "others"
         cli.validate_other_file("output", str(Path(values.output) / path.name), {flag: str(path)})
@@ -61,7 +61,7 @@ def main(values: flags.FlagValues) -> None:
     missing = titles - {article["title"] for article in held}
     if missing:
         raise UserError(f"--titles: found no article {sorted(missing)[0]!r} in {values.dataset}")
-    shared = set().union(*(stretches(part["context"]) for article in held for part in article["paragraphs"]))
+    shared = set().union(*(segments(part["context"]) for article in held for part in article["paragraphs"]))
     parts = {path.name: without(articles, titles, shared) for path, articles in zip(files, contents, strict=True)}
     for name, articles in ({HELD: held} | parts).items():
         write_text(Path(values.output) / name, json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False))

@@ -1,9 +1,9 @@
-"""Adds to a SQuAD file each passage once more with its sentences in another order, as more to learn from.
+"""Augments a SQuAD file: adds a copy of each passage with its sentences in another order.
 
     python benchmarks/shuffle_sentences.py --dataset=train.json --output=shuffled.json
 
-An answer stays right wherever its sentence stands, so that a reader sees it at another place beside other words. The
-copy has the questions whose answers lie within a sentence, their ids with an "s" behind; all else stays as it is.
+An answer stays correct wherever its sentence is, and the reader sees it in another position and context. The copy keeps
+the questions whose answers lie within one sentence, and adds an "s" to their ids. Everything else stays unchanged.
 """
 
 import json
@@ -17,13 +17,13 @@ from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.pipelines.text.nltk_tokenizers import SENTENCES
 
-flags.DEFINE_string("dataset", None, "SQuAD file.")
-flags.DEFINE_string("output", None, "The file that is written.")
-flags.DEFINE_integer("seed", 1, "By which the order of the sentences is drawn.")
+flags.DEFINE_string("dataset", None, "SQuAD file to read.")
+flags.DEFINE_string("output", None, "File to write.")
+flags.DEFINE_integer("seed", 1, "Seed of the order of the sentences.")
 
 
 def another_order(sentences: list[tuple[int, int]], rng: random.Random) -> list[tuple[int, int]]:
-    """The same in random order, which is another wherever there are two."""
+    """The sentences in random order, different from the given one if there are at least two."""
     order = list(sentences)
     while len(order) > 1 and order == sentences:
         rng.shuffle(order)
@@ -31,7 +31,7 @@ def another_order(sentences: list[tuple[int, int]], rng: random.Random) -> list[
 
 
 def moved(answers: list[dict], order: list[tuple[int, int]]) -> list[dict]:
-    """The answers that lie within a sentence, where they begin in the new order."""
+    """The answers that lie within one sentence, with their offsets in the new order."""
     found, begin = [], 0
     for start, end in order:
         for answer in answers:
@@ -48,7 +48,7 @@ def shuffled(passage: dict, rng: random.Random) -> dict:
     sentences = list(SENTENCES.span_tokenize(text))
     order = another_order(sentences, rng)
     questions = []
-    # Of one sentence there is no other order.
+    # A single sentence has no other order.
     for question in passage["qas"] if len(sentences) > 1 else ():
         if answers := moved(question["answers"], order):
             questions.append(question | {"id": f"{question['id']}s", "answers": answers})
@@ -56,10 +56,10 @@ def shuffled(passage: dict, rng: random.Random) -> dict:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, shuffles and writes."""
+    """Reads the file, adds the copies and writes the result."""
     cli.validate_given(values, dataset="a SQuAD file", output="a file")
     cli.validate_other_file("output", values.output, {"dataset": values.dataset})
-    # Tells of what is not as SQuAD has it; what is written is the file's own JSON.
+    # Validates the file; the output is made from its own JSON, so that unknown fields stay.
     before = read_squad(values.dataset)
     check_offsets(before)
     content, rng = read_json(values.dataset), random.Random(values.seed)

@@ -1,14 +1,14 @@
-"""Sets F1 against the number of training questions, and tells what a power law expects of more of them.
+"""Shows F1 by the number of training questions, and what a power law predicts for more of them.
 
     pip install scipy
     python benchmarks/training_sizes.py --runs=2500=2500/runs.csv,5000=5000/runs.csv,10000=10000/runs.csv \\
         --expect=87599 --picture=training_sizes.png
 
-Each of --runs is a number of questions and the table of a fabir-compare that trained on as many
-(benchmarks/draw_passages.py draws them); a number may come again with another table. The law says that the F1 that is
-missing, 100 - F1, falls by the same factor whenever the questions double. It is fitted to the logarithms of both, each
-run a point; the intervals are those of one more run, 95 %, if the law holds. Whether it does is seen at the largest
-number, as the smaller ones expect it.
+Each of --runs is a number of questions and the table of a fabir-compare that trained on that many
+(benchmarks/draw_passages.py draws them); a number may occur again with another table. The law says that the missing F1,
+100 - F1, falls by the same factor whenever the questions double. It is fitted to the logarithms of both, with each run
+as a point. The 95 % intervals are prediction intervals of one more run, if the law holds. As a check, the largest size
+is also predicted from the smaller ones.
 """
 
 import statistics
@@ -23,21 +23,23 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import validate_writable
 
 flags.DEFINE_list("runs", [], "QUESTIONS=FILE, comma-separated: files runs.csv of fabir-compare.")
-flags.DEFINE_list("configurations", ["fabir"], "Which of their configurations, a curve each.")
-flags.DEFINE_integer("expect", 87_599, "Questions to expect F1 for; SQuAD's training set has 87,599.", lower_bound=1)
-flags.DEFINE_string("picture", None, "Where the curves are drawn, PNG or SVG; needs the extra `plot`.")
+flags.DEFINE_list("configurations", ["fabir"], "Configurations to show, a curve for each.")
+flags.DEFINE_integer(
+    "expect", 87_599, "Number of questions to predict F1 for; SQuAD's training set has 87,599.", lower_bound=1
+)
+flags.DEFINE_string("picture", None, "File for a picture of the curves, PNG or SVG; needs the extra `plot`.")
 
 HEAD = ("", "questions", "seeds", "EM", "F1", "F1 of each")
-# The law has two parameters, and is to be fitted without the largest size, too.
+# The law has two parameters and is also fitted without the largest size.
 FEWEST = 4
 
 
 class PowerLaw:
-    """The F1 that is missing as a power of the number of questions, by least squares of the logarithms.
+    """The missing F1 as a power of the number of questions, by least squares of the logarithms.
 
     Args:
-        questions: of each run; three numbers of questions or more.
-        f1: of each run, in percent, less than 100.
+        questions: those of each run, at least three different numbers.
+        f1: that of each run, in percent, less than 100.
     """
 
     def __init__(self, questions: list[int], f1: list[float]):
@@ -47,7 +49,7 @@ class PowerLaw:
         self._variance = rest @ rest / (len(y) - 2)
 
     def expected(self, questions: int) -> tuple[float, float, float]:
-        """F1 by the law, and the least and the most of a run's 95 % interval, none less than 0."""
+        """F1 by the law, and the lower and upper end of a run's 95 % interval, none below 0."""
         from scipy.stats import t
 
         x, number = np.log(questions), len(self._x)
@@ -59,11 +61,11 @@ class PowerLaw:
 
 
 def read_sizes(texts: list[str], configurations: list[str]) -> dict[str, dict[int, list[dict]]]:
-    """Runs by configuration and number of questions, the least first.
+    """Reads the runs by configuration and number of questions, in ascending order.
 
     Raises:
-        UserError: a text is not QUESTIONS=FILE, its file cannot be used, or a configuration has few sizes or no
-            F1 that the law knows.
+        UserError: a text is not QUESTIONS=FILE, its file cannot be used, or a configuration has too few sizes or an F1
+            outside the law's range.
     """
     paths = {}
     for text in texts:
@@ -87,12 +89,12 @@ def read_sizes(texts: list[str], configurations: list[str]) -> dict[str, dict[in
 
 
 def fit(runs: dict[int, list[dict]]) -> PowerLaw:
-    """The law of some runs, by their number of questions."""
+    """Fits the law to runs by their number of questions."""
     return PowerLaw(*zip(*((questions, run["f1"]) for questions in runs for run in runs[questions]), strict=True))
 
 
 def print_scores(name: str, runs: dict[int, list[dict]]) -> None:
-    """Prints a configuration's lines of the table."""
+    """Prints the table's lines of a configuration."""
     for questions, found in runs.items():
         means = [statistics.mean(run[metric] for run in found) for metric in ("exact_match", "f1")]
         scores = ", ".join(f"{run['f1']:.2f}" for run in found)
@@ -101,12 +103,12 @@ def print_scores(name: str, runs: dict[int, list[dict]]) -> None:
 
 
 def print_expected(name: str, runs: dict[int, list[dict]], more: int) -> None:
-    """Prints what a configuration's scores let expect."""
+    """Prints what the law predicts for a configuration."""
     *fewer, largest = runs
     law, earlier = fit(runs), fit({questions: runs[questions] for questions in fewer})
     factor = 1 - 2**law.exponent
     measured = statistics.mean(run["f1"] for run in runs[largest])
-    print(f"\n{name}: the F1 that is missing falls by {factor:.1%} whenever the questions double.")
+    print(f"\n{name}: the missing F1 falls by {factor:.1%} whenever the questions double.")
     print(f"Expected at {more:,}: F1 {shown(law.expected(more))}.")
     print(
         f"Expected at {largest:,} from the smaller sizes: {shown(earlier.expected(largest))}; measured: {measured:.2f}."
@@ -114,12 +116,12 @@ def print_expected(name: str, runs: dict[int, list[dict]], more: int) -> None:
 
 
 def shown(expected: tuple[float, float, float]) -> str:
-    """What is expected, and its interval."""
+    """A prediction with its interval, as text."""
     return "{:.2f} ({:.2f} to {:.2f})".format(*expected)
 
 
 def draw(path: str, found: dict[str, dict[int, list[dict]]], more: int) -> None:
-    """Each run as a point, the laws as lines with their intervals."""
+    """Draws each run as a point, and the laws as lines with their intervals."""
     figure = new_figure()
     axes = figure.subplots()
     for number, (name, runs) in enumerate(found.items()):
@@ -144,7 +146,7 @@ def draw(path: str, found: dict[str, dict[int, list[dict]]], more: int) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, fits, prints and draws."""
+    """Reads the runs, fits the law, prints the tables and draws the curves."""
     cli.validate_given(values, runs="QUESTIONS=FILE of each comparison", configurations="one of them")
     found = read_sizes(values.runs, list(dict.fromkeys(values.configurations)))
     if values.picture:

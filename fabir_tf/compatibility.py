@@ -74,11 +74,13 @@ def renamed_flag_error(arguments: Sequence[str]) -> str:
     Returns:
         A sentence that names the new flag and the value to give it, or "" if there is no old flag.
     """
-    for argument in arguments:
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         found = _FLAG.fullmatch(argument.strip())
         if found and found[1] in _SETTINGS:
-            new = _SETTINGS[found[1]]
-            return f"--{found[1]} was renamed in version 0.2: use {_new_flag(new, found[2])} instead"
+            # "--flag value" is another way to write "--flag=value".
+            value = following if found[2] is None and not following.startswith("-") else found[2]
+            new = _new_flag(_SETTINGS[found[1]], value)
+            return f"--{found[1]} was renamed in version 0.2: use {new} instead"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as configuration: checked once, printable, the same object from flags, JSON and notebooks."""
+"""Configurations as frozen dataclasses, which check their fields and convert to and from JSON and flags."""
 
 import dataclasses
 import difflib
@@ -12,33 +12,34 @@ from absl import flags
 
 from fabir_tf.pipelines.errors import UserError
 
-# Counts beyond this overflow somewhere below, with a message that names no field.
+# Larger counts would overflow in a library, with a message that names no field.
 _LARGEST_COUNT = 2**31 - 1
 
 
 class ConfigError(UserError):
-    """A configuration's field is unknown, or its value does not fit."""
+    """A field of a configuration is unknown, or its value does not fit."""
 
 
 def setting(default, help: str, *, choices: Iterable[str] = (), low=None, high=None, derived: bool = False):
     """A field of a configuration.
 
     Args:
-        default: its value unless one is given.
+        default: the value if none is given.
         help: one phrase for `--helpfull`.
         choices: the allowed values, if they are few; a registry stays open to names that are added later.
         low, high: bounds of a number, both inclusive.
-        derived: filled in by the program (the size of a vocabulary, say), so never a flag of `fabir-train`.
+        derived: whether the program computes it, like the size of a vocabulary; `fabir-train` has no flag for it.
 
     Returns:
         A dataclass field.
     """
-    metadata = {"help": help, "choices": choices if isinstance(choices, Mapping) else tuple(choices), "low": low, "high": high, "derived": derived}
+    choices = choices if isinstance(choices, Mapping) else tuple(choices)
+    metadata = {"help": help, "choices": choices, "low": low, "high": high, "derived": derived}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 class Config:
-    """Base of the configurations: checks every field, and converts to and from JSON and flags."""
+    """Base class of the configurations: checks every field, and converts to and from JSON and flags."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -58,7 +59,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping) -> "typing.Self":
-        """The configuration of a dictionary; fields it lacks keep their default.
+        """The configuration of a dictionary; missing fields have their default.
 
         Raises:
             ConfigError: a name is no field, or a value does not fit.
@@ -73,7 +74,7 @@ class Config:
 
     @classmethod
     def check(cls, name: str, value) -> None:
-        """Checks one field's value, for a message about the place that it comes from.
+        """Checks the value of one field, before there is a configuration.
 
         Raises:
             ConfigError: the value does not fit.
@@ -81,7 +82,7 @@ class Config:
         _checked(cls.__dataclass_fields__[name], value)
 
     def to_json(self) -> str:
-        """The configuration as JSON text; `from_json` gives it back."""
+        """The configuration as JSON text; `from_json` is the inverse."""
         return json.dumps(self.to_dict(), indent=2)
 
     @classmethod
@@ -89,7 +90,7 @@ class Config:
         """The configuration of a JSON text.
 
         Raises:
-            ConfigError: the text is no JSON object, a name is no field, or a value does not fit.
+            ConfigError: the text is not a JSON object, a name is no field, or a value does not fit.
         """
         try:
             values = json.loads(text)
@@ -100,17 +101,17 @@ class Config:
         return cls.from_dict(values)
 
     def to_flags(self) -> list[str]:
-        """The configuration as command-line flags; a flag file holds one a line."""
+        """The configuration as command-line flags; a flag file has one per line."""
         return [as_flag(name, value) for name, value in self.to_dict().items()]
 
     @classmethod
     def define_flags(cls, flag_values: flags.FlagValues, derived: bool = True, skip: Iterable[str] = ()) -> None:
-        """Defines one flag per field; its default is None, so that a flag given can be told from one left out.
+        """Defines one flag per field; the default None means that the flag was not given.
 
         Args:
             flag_values: where the flags are registered.
-            derived: whether fields that the program fills in get a flag too.
-            skip: fields without a flag.
+            derived: whether derived fields get a flag, too.
+            skip: fields that get no flag.
         """
         for field in dataclasses.fields(cls):
             if field.name in skip or (field.metadata["derived"] and not derived):
@@ -119,18 +120,18 @@ class Config:
 
     @classmethod
     def given_flags(cls, flag_values: flags.FlagValues) -> dict:
-        """The fields whose flags a person gave, in the command line or a flag file."""
+        """The fields whose flags were given on the command line or in a flag file."""
         names = [field.name for field in dataclasses.fields(cls) if field.name in flag_values]
-        # Not told by the value, because None is one: "none" in the command line.
+        # The value does not show it, because the flag "none" also has the value None.
         return {name: flag_values[name].value for name in names if not flag_values[name].using_default_value}
 
 
 def define_shared_flags(classes: Mapping[str, type[Config]], flag: str, flag_values: flags.FlagValues) -> None:
-    """Defines the flags of several configurations of which a further flag chooses one.
+    """Defines the flags of several configurations, one of which another flag chooses.
 
     Args:
-        classes: the configurations, by the value of that flag; fields of one name are of one type.
-        flag: its name.
+        classes: the configurations by the value of that flag; fields with the same name have the same type.
+        flag: the name of that flag.
         flag_values: where the flags are registered.
     """
     owners: dict[str, dict[str, dataclasses.Field]] = {}
@@ -181,7 +182,7 @@ def _bounds(low, high) -> str:
 
 
 def as_flag(name: str, value) -> str:
-    """A setting as it is typed."""
+    """A setting as a command-line flag."""
     return f"--{name}={_as_text(value)}"
 
 
@@ -190,7 +191,7 @@ def _as_text(value) -> str:
 
 
 class _NumberOrNone(flags.ArgumentParser):
-    """Parses the flag of a number that may be absent."""
+    """Parses the flag of a number that may be `none`."""
 
     def __init__(self, parser: flags.ArgumentParser):
         self._parser = parser

@@ -1,7 +1,7 @@
-"""Runs command lines as a person would, without importing TensorFlow for each.
+"""Runs command lines as a user would, without importing TensorFlow for each.
 
-One process imports everything once and then forks for each command line, so that every command has its own flags,
-files, limits and exit status. `python command_line.py` is that process: it reads one request a line, as JSON.
+One process imports everything once and forks for each command line, so every command has its own flags, files, limits
+and exit status. `python command_line.py` is that process: it reads one JSON request per line.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "ana
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a command line came to: its exit status and what it printed."""
+    """Exit status and output of a command line."""
 
     status: int
     stdout: str
@@ -30,11 +30,11 @@ class Result:
 
     @property
     def error(self) -> str:
-        """The one sentence in which a mistake is told."""
-        told = [line for line in self.stderr.splitlines() if line.startswith("error: ")]
-        assert self.status == 2 and len(told) == 1 and self.stderr.endswith(told[0] + "\n"), self
+        """The one sentence that reports a mistake."""
+        lines = [line for line in self.stderr.splitlines() if line.startswith("error: ")]
+        assert self.status == 2 and len(lines) == 1 and self.stderr.endswith(lines[0] + "\n"), self
         assert "Traceback" not in self.stderr + self.stdout, self
-        return told[0].removeprefix("error: ")
+        return lines[0].removeprefix("error: ")
 
 
 class CommandLines:
@@ -46,9 +46,9 @@ class CommandLines:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        # What the forks leave behind, because they end without the interpreter's last rites.
+        # The forks end without the interpreter's clean-up, and leave their temporary files here.
         self._temporary = tempfile.TemporaryDirectory()
-        # No accelerator: its driver does not outlive a fork.
+        # No accelerator, because its driver does not survive a fork.
         changes = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[1])}
         environment = os.environ | changes | {"TMPDIR": self._temporary.name}
         self._server = subprocess.Popen(
@@ -69,10 +69,10 @@ class CommandLines:
         Args:
             command: one of `COMMANDS`.
             arguments: its flags.
-            stdin: what it reads from standard input.
-            stdout: a file that takes its standard output, such as /dev/full, or "closed" for a pipe that nobody reads.
-            file_limit: most bytes that it may write into one file, as on a disk that is nearly full.
-            memory_limit: most bytes of memory that it may take beyond what it has at its start.
+            stdin: its standard input.
+            stdout: a file for its standard output, for example /dev/full, or "closed" for a pipe without a reader.
+            file_limit: most bytes that it may write into one file, as on a nearly full disk.
+            memory_limit: most bytes of memory that it may allocate beyond those at its start.
 
         Returns:
             The result.
@@ -107,25 +107,25 @@ def _serve() -> None:
     importlib.import_module("fabir_tf.reading.reader")
     for line in sys.stdin:
         request = json.loads(line)
-        # Pipes, because a limit on the size of files must not cut off what is said about it.
+        # Pipes, because the limit on the size of files must not cut off the message about it.
         pipes = {name: os.pipe() for name in ("stdout", "stderr")}
         child = os.fork()
         if not child:
             _run(modules[request["command"]], request, {name: pipe[1] for name, pipe in pipes.items()})
-        said = {}
-        readers = [threading.Thread(target=_read, args=(said, name, *pipe)) for name, pipe in pipes.items()]
+        output = {}
+        readers = [threading.Thread(target=_read, args=(output, name, *pipe)) for name, pipe in pipes.items()]
         for reader in readers:
             reader.start()
         for reader in readers:
             reader.join()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps({"status": status} | said), flush=True)
+        print(json.dumps({"status": status} | output), flush=True)
 
 
-def _read(said: dict[str, str], name: str, end: int, other_end: int) -> None:
+def _read(output: dict[str, str], name: str, end: int, other_end: int) -> None:
     os.close(other_end)
     with open(end, "rb") as file:
-        said[name] = file.read().decode("utf-8", "backslashreplace")
+        output[name] = file.read().decode("utf-8", "backslashreplace")
 
 
 def _run(module, request: dict, outputs: dict[str, int]) -> None:

@@ -8,7 +8,9 @@ from absl import flags
 from tiny import CONFIG
 
 import fabir_tf
+from fabir_tf.experiments.published import TABLES
 from fabir_tf.models import MODELS
+from fabir_tf.models.graph_nodes import call_of, calls_to
 from fabir_tf.training.training_config import TrainingConfig
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +44,7 @@ def inputs_of(config, seed=0):
 
 
 def logits_of(overrides):
-    """Of weights that depend on their shapes and places alone."""
+    """The logits of a model whose weights depend on their shapes and their order alone, and the model."""
     model = fabir_tf.build_model(CONFIG, **({"num_layers": 3} | overrides))
     for number, weight in enumerate(model.trainable_weights):
         weight.assign(np.random.default_rng(number).normal(0, 0.3, weight.shape))
@@ -57,24 +59,29 @@ def test_a_flag_file_is_one_that_train_takes_from_any_folder(path, monkeypatch, 
     assert run_dir == f"runs/{path.stem}"
     epochs = {"bidaf": 12, "bidaf-porwal": 6, "bidaf-bologna": 10}
     assert TrainingConfig(**training).epochs == epochs.get(name, 18)
-    # All but the base are told apart by the model or by the training.
+    # Every file but the base changes the model or the training.
     if name == "fabir" and path.stem != "fabir":
         assert (config != MODELS["fabir"].config()) == (path.stem not in OF_TRAINING)
         assert (TrainingConfig(**training).smoothing != "gaussian") == (path.stem in OF_TRAINING)
 
 
-def test_what_the_base_says_are_the_defaults():
-    """So that the files in `configs/` need not begin with it."""
+def test_the_base_lists_the_defaults():
+    """The files in `configs/` therefore need not repeat it."""
     name, _, model, training = settings_of(ROOT / "base.flags")
     assert (name, MODELS[name].config(**model)) == ("fabir", MODELS["fabir"].config())
     assert TrainingConfig(**training) == TrainingConfig()
     assert len(training) > 10
 
 
-def test_the_twelve_rows_of_the_table_and_the_rest_are_there():
-    rows = [path.stem for path in FILES if "Thesis table 6" in path.read_text()]
-    assert len(rows) == 12
-    assert len(FILES) == 25
+def test_the_files_of_the_table_are_its_rows_and_no_two_files_train_the_same():
+    rows = {path.stem for path in FILES if "Thesis table 6" in path.read_text()}
+    assert rows == {run.name for run in TABLES[6]}
+    trained = {path.stem: (name, model, training) for path in FILES for name, _, model, training in [settings_of(path)]}
+    for stem, settings in trained.items():
+        assert [other for other in trained if trained[other] == settings] == [stem]
+    variants = {MODELS[name].config(**model).variant for name, model, _ in trained.values() if name == "bidaf-bologna"}
+    assert variants == {0, 1, 2, 3, 4}
+    assert {name for name, _, _ in trained.values()} == set(MODELS)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +117,7 @@ def test_without_characters_none_is_read():
     assert model.get_layer("highway").weights[0].shape[0] == CONFIG.word_dim
 
 
-def test_matches_are_told_after_the_reduction():
+def test_matches_are_added_after_the_reduction():
     _, model = logits_of({"word_match": True})
     _, published = logits_of({})
     assert model.count_params() - published.count_params() == 3 * CONFIG.d_model
@@ -122,7 +129,7 @@ def test_matches_are_told_after_the_reduction():
 
 
 def test_dropped_words_are_read_as_unknown_ones_in_training_alone():
-    """By their characters, which also tell what matches."""
+    """Their characters are still read, and decide what matches."""
     rates = {f"{name}_dropout": 0.0 for name in ("input", "sublayer", "attention", "selector", "character")}
     found, model = logits_of({"word_dropout": 0.5, "word_match": True} | rates)
     published, _ = logits_of({"word_match": True})
@@ -151,16 +158,23 @@ def test_the_matrix_takes_the_place_of_the_layer():
 def test_in_switching_layers_every_second_question_attends():
     """Thesis figure 14: the odd layers are the passage's."""
     _, model = logits_of({"interaction": "switching"})
-    calls = [model.get_layer(f"processing_layer_{number}")._inbound_nodes[0].arguments.kwargs for number in (1, 2, 3)]
-    places = [[call[text]._keras_history.tensor_index for text in ("passage", "question")] for call in calls]
-    # The second layer's passage is the first one's question, and what it returns is turned back for the third.
-    assert places == [[0, 1], [1, 0], [1, 0]]
+    layers = [model.get_layer(f"processing_layer_{number}") for number in (1, 2, 3)]
+    calls = [calls_to(layer)[0].arguments.kwargs for layer in layers]
+    indices = [[_output_index(call[text]) for text in ("passage", "question")] for call in calls]
+    # The second layer's passage is the first one's question, and the third gets its outputs in the original order.
+    assert indices == [[0, 1], [1, 0], [1, 0]]
+
+
+def _output_index(tensor):
+    """The index of a tensor among the outputs of the call that made it."""
+    _, node = call_of(tensor)
+    return [output is tensor for output in node.outputs].index(True)
 
 
 def test_the_start_may_be_selected_from_the_penultimate_layer():
     _, model = logits_of({"start_layer": "penultimate"})
     assert not any(layer.name == "selector" for layer in model.layers)
     for name, layer in (("start_selector", "processing_layer_2"), ("end_selector", "processing_layer_3")):
-        source = model.get_layer(name)._inbound_nodes[0].input_tensors[0]
-        assert source._keras_history.operation.name == layer
-        assert model.get_layer(name).get_config()["borders"] == 1
+        source = calls_to(model.get_layer(name))[0].input_tensors[0]
+        assert call_of(source)[0].name == layer
+        assert model.get_layer(name).get_config()["num_outputs"] == 1

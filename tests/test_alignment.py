@@ -16,6 +16,7 @@ from fabir_tf.pipelines.features.alignment import (
     explain,
     measure_coverage,
     reachable_score,
+    reachable_text,
     span_text,
 )
 from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
@@ -63,7 +64,7 @@ def test_alignment_of(text, start, expected):
     assert align(text, start) == expected
 
 
-def test_elsewhere_takes_another_place_only_if_it_is_better():
+def test_elsewhere_takes_another_occurrence_only_if_it_is_better():
     passage = "that a cat a dog"
     tokens = tokenize(passage)
     inside_that = Answer("a", 2)
@@ -143,12 +144,13 @@ DATA = SquadData(
 
 
 def test_the_ledger_of_a_whole_data_set():
-    ledger = measure_coverage(DATA, [TOKENS, tokenize(DATA.passages[1])])
+    ledger = measure_coverage(DATA, [TOKENS, tokenize(DATA.passages[1])], 10)
     written = json.loads(json.dumps(ledger.to_json()))
     assert ledger.total == written["total"] == 7
-    assert written["counts"] == {"kept": 2, "trimmed": 1, "snapped": 1, "dropped": 3}
+    assert written["counts"] == {"kept": 2, "unanswerable": 0, "trimmed": 1, "snapped": 1, "dropped": 3}
     # kept: north, no, no; trimmed: " north"; snapped: miles, ran 20, He ran 2, 20; dropped: " ", south, No.
-    assert written["answers"] == {"kept": 3, "trimmed": 1, "snapped": 4, "dropped": 3}
+    assert written["answers"] == {"kept": 3, "unanswerable": 0, "trimmed": 1, "snapped": 4, "dropped": 3}
+    assert (written["max_answer"], written["long_answers"]) == (10, 0)
     assert written["reasons"] == {"empty_answer": 1, "no_answer": 1, "offset_does_not_fit": 1}
     # Three questions reach 1, "snapped" reaches F1 2/3, the dropped ones 0.
     assert written["ceiling_exact_match"] == pytest.approx(100 * 3 / 7)
@@ -169,8 +171,54 @@ def test_the_ledger_of_a_whole_data_set():
     ]
 
 
+def test_a_reader_with_a_null_head_is_right_about_questions_without_an_answer():
+    ledger = measure_coverage(DATA, [TOKENS, tokenize(DATA.passages[1])], 10, null_head=True)
+    written = json.loads(json.dumps(ledger.to_json()))
+    assert written["total"] == 7
+    assert written["counts"] == {"kept": 2, "unanswerable": 1, "trimmed": 1, "snapped": 1, "dropped": 2}
+    assert written["answers"] == {"kept": 3, "unanswerable": 0, "trimmed": 1, "snapped": 4, "dropped": 3}
+    assert written["reasons"] == {"empty_answer": 1, "offset_does_not_fit": 1}
+    # One more than without: "none" reaches 1.
+    assert written["ceiling_exact_match"] == pytest.approx(100 * 4 / 7)
+    assert written["ceiling_f1"] == pytest.approx(100 * (4 + 2 / 3) / 7)
+    assert [entry["id"] for entry in written["not_kept"]] == ["snapped", "trimmed", "empty", "off"]
+    assert ledger.summary().splitlines()[0] == (
+        "some.json: 7 questions: 2 kept, 1 without an answer, 1 trimmed, 1 snapped to whole tokens, 2 dropped."
+    )
+
+
+def test_answers_longer_than_a_reader_may_predict():
+    asked = (
+        question(("He ran 20miles", 0), name="three tokens"),
+        question(("He ran 20miles north.", 0), ("ran", 3), name="one of two is short"),
+        question(("20miles north", 7), name="two tokens"),
+        question(name="none"),
+        question(("south", 15), name="off"),
+    )
+    data = SquadData("long.json", (PASSAGE,), ("",), asked)
+    ledger = measure_coverage(data, [TOKENS], 2)
+    written = ledger.to_json()
+    assert (written["max_answer"], written["long_answers"]) == (2, 1)
+    # The answer of three tokens stays kept; its first two reach P = 1, R = 2/3, F1 = 4/5.
+    assert written["counts"] == {"kept": 3, "unanswerable": 0, "trimmed": 0, "snapped": 0, "dropped": 2}
+    assert written["ceiling_exact_match"] == pytest.approx(100 * 2 / 5)
+    assert written["ceiling_f1"] == pytest.approx(100 * (2 + 4 / 5) / 5)
+    (line,) = [line for line in ledger.summary().splitlines() if "--max_answer" in line]
+    assert line == "Answers of more than --max_answer=2 tokens, which cannot be predicted whole: 1."
+    assert "--max_answer" not in measure_coverage(data, [TOKENS], 3).summary()
+
+
+@pytest.mark.parametrize(
+    ("max_answer", "expected"), [(1, "ran"), (2, "ran 20miles"), (3, "ran 20miles north"), (9, "ran 20miles north")]
+)
+def test_the_part_of_an_answer_that_can_be_predicted(max_answer, expected):
+    alignment = align("ran 20miles north", 3)
+    assert alignment.length == 3
+    assert reachable_text(TOKENS, PASSAGE, alignment, max_answer) == expected
+
+
 def test_entries_made_by_hand():
-    ledger = CoverageLedger("train.json")
+    ledger = CoverageLedger("train.json", 30)
     ledger.add(question(name="a"), "kept", ceiling=(1.0, 1.0))
     ledger.add(question(name="b"), "snapped", ceiling=(0.0, 0.5), reason="inside_a_token")
     for name, detail in (("c", "passage of 512 tokens is longer than 400"), ("d", "passage of 401 tokens is longer")):
@@ -178,8 +226,8 @@ def test_entries_made_by_hand():
     ledger.add(question(name="e"), "dropped", reason="question_too_long")
     written = ledger.to_json()
     assert written["total"] == 5
-    assert written["counts"] == {"kept": 1, "trimmed": 0, "snapped": 1, "dropped": 3}
-    assert written["answers"] == {"kept": 0, "trimmed": 0, "snapped": 0, "dropped": 0}
+    assert written["counts"] == {"kept": 1, "unanswerable": 0, "trimmed": 0, "snapped": 1, "dropped": 3}
+    assert set(written["answers"].values()) == {0}
     assert written["reasons"] == {"passage_too_long": 2, "question_too_long": 1}
     assert (written["ceiling_exact_match"], written["ceiling_f1"]) == (20.0, 30.0)
     assert [entry["id"] for entry in written["not_kept"]] == ["b", "c", "d", "e"]
@@ -189,7 +237,7 @@ def test_entries_made_by_hand():
 
 
 def test_an_empty_ledger_has_a_summary_without_reasons():
-    ledger = CoverageLedger("none.json")
+    ledger = CoverageLedger("none.json", 30)
     assert ledger.summary().splitlines() == [
         "none.json: 0 questions: 0 kept, 0 trimmed, 0 snapped to whole tokens, 0 dropped.",
         "The best that whole tokens can reach: exact match 0.00, F1 0.00.",
@@ -207,7 +255,7 @@ def test_an_empty_ledger_has_a_summary_without_reasons():
     ],
 )
 def test_an_entry_that_does_not_add_up_is_refused(kind, options, message):
-    ledger = CoverageLedger("x")
+    ledger = CoverageLedger("x", 30)
     with pytest.raises(ValueError, match=message):
         ledger.add(question(), kind, **options)
     assert ledger.total == 0
@@ -222,7 +270,7 @@ def test_explanations():
 @needs_shared
 def test_answers_of_the_development_set_stand_on_whole_tokens():
     data = read_squad(SHARED / "squad/dev-v1.1.json")
-    written = measure_coverage(data, [tokenize(passage) for passage in data.passages]).to_json()
+    written = measure_coverage(data, [tokenize(passage) for passage in data.passages], 400).to_json()
     assert written["total"] == 10_570
     assert sum(written["answers"].values()) == 34_726
     assert written["answers"]["kept"] / 34_726 >= 0.996

@@ -1,4 +1,4 @@
-"""fabir-analyze: kinds of questions, intervals, certainty, and what the report says and marks."""
+"""fabir-analyze: groups of questions, intervals, certainty, and the report."""
 
 import csv
 import json
@@ -136,7 +136,7 @@ def test_both_forms_of_predictions_are_read(tmp_path):
         ("{", ["JSON"]),
     ],
 )
-def test_predictions_of_another_form_are_told(tmp_path, content, parts):
+def test_predictions_of_another_form_are_refused(tmp_path, content, parts):
     path = tmp_path / "answers.jsonl"
     path.write_text(content)
     with pytest.raises(UserError) as caught:
@@ -144,7 +144,7 @@ def test_predictions_of_another_form_are_told(tmp_path, content, parts):
     assert all(part in str(caught.value) for part in [str(path), *parts]), caught.value
 
 
-def test_predictions_for_other_data_are_told():
+def test_predictions_for_other_data_are_refused():
     with pytest.raises(UserError, match="answers no question of tiny"):
         judge("ours", DATA, {"other": Prediction("x")})
 
@@ -185,7 +185,7 @@ def test_the_table_has_every_group_and_sets_the_others_against_the_first():
 # === Certainty ===
 
 
-def test_answers_of_like_probability_are_counted_together():
+def test_answers_of_similar_probability_share_a_bin():
     right = {f"Mill-{number}": 0.95 for number in range(2)}
     found = judged(**right, **{"Mill-2": 1.0, "Lake-0": 0.05})
     bins = certainty_bins(found.probabilities, found.exact_match)
@@ -197,7 +197,7 @@ def test_answers_of_like_probability_are_counted_together():
     assert calibration_error(bins) == pytest.approx(expected)
 
 
-def test_without_a_probability_nothing_is_said_of_certainty():
+def test_without_probabilities_there_is_no_certainty():
     assert judged().probabilities is None
     assert judged(**{"Mill-0": 0.5}).probabilities is None
 
@@ -248,7 +248,7 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
     assert "cross_attention" in (out / "question.html").read_text(encoding="utf-8")
 
 
-def test_mistakes_are_told(commands, tiny_run, tmp_path):
+def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     out, data = f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.dev}"
     predictions = tiny_run.path / "predictions.json"
     assert_error(commands, "analyze", [out], ["--dataset is missing"])

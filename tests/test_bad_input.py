@@ -1,4 +1,4 @@
-"""Every mistake of a person ends a command with one sentence, and harms nothing that was there before."""
+"""Every mistake of a user ends a command with one sentence, and changes nothing that was there before."""
 
 import io
 import json
@@ -38,12 +38,19 @@ TEXTS = {
     "no_number.json": '{"training": {"adam_epsilon": NaN}}',
     "positional.flags": "--epochs=1\nbatch_size=3\n",
     "unknown.flags": "--epochs=1\n--batchsize=3\n",
+    "old.flags": "# A comment.\n--epochs=1\n--attention_keep=0.75\n",
+    "old.json": json.dumps(
+        {
+            "model": {"input_keep": 0.85, "cross_attention_start": "independent", "sublayer_start": 0.5},
+            "training": {"length_groups": 3, "smoothing_amount": 0.2},
+        }
+    ),
     "texts.json": '{"Mill-0": "Anna Keld"}',
     "numbers.json": '{"Mill-0": 3}',
-    "doubts.json": '{"Mill-0": 0.5}',
-    "no_doubts.json": "{}",
+    "no_answer.json": '{"Mill-0": 0.5}',
+    "no_probabilities.json": "{}",
     "version_2.json": json.dumps(VERSION_2),
-    "bad_doubts.json": '{"Mill-0": "high"}',
+    "bad_no_answer.json": '{"Mill-0": "high"}',
 }
 FILES = {name: text.encode() for name, text in TEXTS.items()} | {
     "garbage": bytes(range(256)) * 20,
@@ -134,13 +141,17 @@ def test_flags(commands, files, command, arguments, parts):
         ("evaluate", "--run_dir=run --predictions_file=texts.json --dataset=dev.json", ["both", "--predictions_file"]),
         ("evaluate", "--run_dir=run", "--dataset is missing"),
         ("evaluate", "--predictions_file=texts.json --dataset=", "--dataset is missing"),
-        ("evaluate", "--run_dir=run --dataset=dev.json --no_answer_file=doubts.json", "--no_answer_file belongs to"),
+        ("evaluate", "--run_dir=run --dataset=dev.json --no_answer_file=no_answer.json", "--no_answer_file belongs to"),
         ("evaluate", "--predictions_file=texts.json --dataset=dev.json --output_file=x", "--output_file belongs to"),
         ("predict", "", "--run_dir is missing"),
         ("predict", "--run_dir=run", ["--question with --passage", "--input_file"]),
         ("predict", "--run_dir=run --question=Who?", "--passage is missing"),
         ("predict", "--run_dir=run --passage=Anna", "--question is missing"),
-        ("predict", "--run_dir=run --question=Who? --passage=Anna --input_file=-", ["either", "--input_file"]),
+        (
+            "predict",
+            "--run_dir=run --question=Who? --passage=Anna --input_file=-",
+            ["found both or neither", "--input_file"],
+        ),
         ("predict", "--run_dir=run --question= --passage=Anna", "--question is blank"),
         ("predict", ["--run_dir=run", "--question=Who?", "--passage= \t\n "], "--passage is blank"),
     ],
@@ -149,7 +160,38 @@ def test_flags_that_belong_together(commands, files, command, arguments, parts):
     assert_error(commands, command, arguments, parts)
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments", "new"),
+    [
+        ("train", "--input_keep=0.9", "--input_dropout=0.1"),
+        ("train", "--input_keep 0.9", "--input_dropout=0.1"),
+        ("train", "--length_groups=5", "--length_buckets=5"),
+        ("train", "--cross_attention_start=independent", "--shared_query_key_init=false"),
+        ("train", "--cross_attention_start=matching", "--shared_query_key_init=true"),
+        ("train", "--teacher_share=0.7", "--distillation_weight=0.7"),
+        ("train", "--flagfile=old.flags", "--attention_dropout=0.25"),
+        ("prepare", "--output=new --first_position=0", "--position_offset=0"),
+        ("compare", "--output=new --configs=a.flags --cooldown_epochs=2", "--linear_decay_epochs=2"),
+        ("reproduce", "--output=new --table=2 --sublayer_start=1", "--residual_init_scale=1"),
+    ],
+)
+def test_a_flag_of_version_0_1_is_an_error_with_the_new_flag(commands, files, command, arguments, new):
+    error = assert_error(commands, command, f"--run_dir=new {arguments}" if command == "train" else arguments, [])
+    assert error.endswith(f"was renamed in version 0.2: use {new} instead")
+    assert not (files / "new").exists()
+
+
 # Configuration
+
+
+def test_settings_of_version_0_1_in_a_configuration_are_translated(commands, files, tiny_run, tmp_path):
+    flags = [*tiny_run.flags, "--config=old.json", f"--run_dir={tmp_path / 'run'}", "--epochs=0"]
+    flags = [flag for flag in flags if not flag.startswith("--length_buckets")]
+    assert commands("train", *flags).status == 0
+    recorded = json.loads((tmp_path / "run" / "config.json").read_text())
+    model, training = recorded["model"], recorded["training"]
+    found = [model[name] for name in ("input_dropout", "shared_query_key_init", "residual_init_scale")]
+    assert [*found, training["length_buckets"], training["label_smoothing"]] == [0.15, False, 0.5, 3, 0.2]
 
 
 @pytest.mark.parametrize(
@@ -290,8 +332,8 @@ def test_predictions_files(commands, files, name, parts):
     assert_error(commands, "evaluate", f"--predictions_file={name} --dataset=train.json", parts)
 
 
-def test_doubts_about_answers_that_all_exist(commands, files):
-    arguments = "--predictions_file=texts.json --dataset=train.json --no_answer_file=doubts.json"
+def test_no_answer_probabilities_for_data_whose_questions_all_have_answers(commands, files):
+    arguments = "--predictions_file=texts.json --dataset=train.json --no_answer_file=no_answer.json"
     assert_error(commands, "evaluate", arguments, ["--no_answer_file", "no unanswerable question", "train.json"])
 
 
@@ -299,12 +341,12 @@ def test_doubts_about_answers_that_all_exist(commands, files):
     ("name", "parts"),
     [
         ("absent.json", ["absent.json", "no such file"]),
-        ("bad_doubts.json", ["bad_doubts.json", "'Mill-0'", "the text 'high'"]),
+        ("bad_no_answer.json", ["bad_no_answer.json", "'Mill-0'", "the text 'high'"]),
         ("list.json", ["list.json", "found a list"]),
-        ("no_doubts.json", ["'Mill-0'"]),
+        ("no_probabilities.json", ["'Mill-0'"]),
     ],
 )
-def test_doubts_that_are_none(commands, files, name, parts):
+def test_no_answer_files_that_hold_no_probabilities(commands, files, name, parts):
     arguments = f"--predictions_file=texts.json --dataset=version_2.json --no_answer_file={name}"
     assert_error(commands, "evaluate", arguments, parts)
 
@@ -312,7 +354,7 @@ def test_doubts_that_are_none(commands, files, name, parts):
 # Questions
 
 
-def test_a_line_that_cannot_be_answered_is_told_and_the_others_are_answered(commands, files, tmp_path):
+def test_a_line_that_cannot_be_answered_gets_an_error_and_the_others_are_answered(commands, files, tmp_path):
     good = '{"id": "a", "question": "Who built it?", "passage": "Anna Keld built the mill."}'
     lines = [
         good,
@@ -411,7 +453,7 @@ def test_a_run_whose_data_has_changed(commands, tmp_path, tiny_run, flag):
     before = contents(tmp_path)
     flags = [f"--{name}={path}" for name, path in names.items()]
     error = commands("train", *tiny_run.flags, *flags, f"--run_dir={tmp_path / 'run'}", "--epochs=2", "--resume").error
-    assert error.startswith(f"--{flag}: the data is not what the run in {tmp_path / 'run'} began with")
+    assert error.startswith(f"--{flag}: the data is not that of the run in {tmp_path / 'run'}")
     assert contents(tmp_path) == before
 
 
@@ -434,8 +476,8 @@ def _changed(old: str, new: str):
     return change
 
 
-BEST, CONFIG, WORDS = "checkpoints/best.npz", "config.json", "vocabulary/vocabulary.json"
-TABLE, LIST, NOTE = (f"vocabulary/{name}" for name in ("vectors.npy", "vectors_words.txt", "vectors.json"))
+BEST, CONFIG, WORDS = "checkpoints/best.npz", "config.json", "processor/vocabulary.json"
+TABLE, LIST, NOTE = (f"processor/{name}" for name in ("vectors.npy", "vectors_words.txt", "vectors.json"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the commands do when nothing is wrong, on a dozen questions and a model of a few thousand parameters."""
+"""The commands without mistakes, on a dozen questions and a model of a few thousand parameters."""
 
 import csv
 import dataclasses
@@ -65,10 +65,11 @@ def test_a_run_holds_everything_that_it_promises(tiny_run):
         "history.csv",
         "model.keras",
         "predictions.json",
-        "vocabulary/vectors.json",
-        "vocabulary/vectors.npy",
-        "vocabulary/vectors_words.txt",
-        "vocabulary/vocabulary.json",
+        "processor/processor.json",
+        "processor/vectors.json",
+        "processor/vectors.npy",
+        "processor/vectors_words.txt",
+        "processor/vocabulary.json",
     }
 
 
@@ -82,7 +83,7 @@ def test_the_recorded_configuration_is_the_one_asked_for(tiny_run):
     assert TrainingConfig.from_dict(training).to_dict() == training
 
 
-def test_the_history_begins_before_training(tiny_run):
+def test_the_history_starts_before_training(tiny_run):
     before, after = history(tiny_run.path)
     assert list(before) == ["epoch", "step", "loss", "exact_match", "f1", "learning_rate"]
     assert (before["epoch"], before["step"], before["loss"]) == ("0", "0", "")
@@ -99,7 +100,7 @@ def test_the_coverage_accounts_for_every_question(tiny_run):
         assert sum(part["counts"].values()) == part["total"]
 
 
-def test_what_is_printed_tells_the_size_the_score_and_what_to_do_next(tiny_run):
+def test_the_output_has_the_size_the_score_and_the_next_step(tiny_run):
     for part in (
         "trainable parameters",
         "12 questions to train on, 4 steps per epoch",
@@ -110,7 +111,7 @@ def test_what_is_printed_tells_the_size_the_score_and_what_to_do_next(tiny_run):
         assert part in tiny_run.printed
 
 
-def test_one_seed_gives_one_run_and_a_longer_run_begins_alike(tiny_run, two_epochs):
+def test_one_seed_gives_one_run_and_a_longer_run_starts_alike(tiny_run, two_epochs):
     first, longer = history(tiny_run.path), history(two_epochs)
     assert longer[:2] == first
     assert len(longer) == 3
@@ -129,7 +130,7 @@ def test_a_run_that_is_over_can_be_made_longer_exactly(commands, tiny_run, two_e
 def test_resuming_a_run_that_is_over_changes_nothing(commands, tiny_run, tmp_path):
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
     names = ["checkpoints/best.npz", "checkpoints/last.npz", "config.json", "history.csv", "predictions.json"]
-    names += ["coverage.json", "vocabulary/vocabulary.json", "vocabulary/vectors.npy"]
+    names += ["coverage.json", "processor/processor.json", "processor/vocabulary.json", "processor/vectors.npy"]
     result = passed(commands("train", *tiny_run.flags, f"--run_dir={run}", "--epochs=1", "--resume"))
     assert "epoch 1/1" not in result.stdout
     for name in names:
@@ -161,7 +162,7 @@ def test_settings_may_be_flat_and_flags_may_come_in_any_order(commands, tiny_run
     assert (training["epochs"], training["clip_norm"], training["patience"]) == (0, 1.0, None)
 
 
-def test_a_part_of_the_data_is_set_aside_where_none_is_named(commands, tiny_run, tmp_path):
+def test_a_part_of_the_data_is_held_out_without_eval_data(commands, tiny_run, tmp_path):
     # Without the ending .json a file is still a file.
     data = shutil.copy(tiny_run.train, tmp_path / "questions")
     flags = (f"--dataset={data}", "--eval_dataset=", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
@@ -171,7 +172,7 @@ def test_a_part_of_the_data_is_set_aside_where_none_is_named(commands, tiny_run,
     assert (coverage["train"]["total"], coverage["eval"]["total"]) == (9, 3)
 
 
-def test_a_cache_that_cannot_be_written_stops_nobody(commands, tiny_run, tmp_path):
+def test_a_cache_that_cannot_be_written_is_reported(commands, tiny_run, tmp_path):
     (tmp_path / "file").write_text("here stands a file")
     flags = (f"--cache_dir={tmp_path / 'file' / 'cache'}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
     result = passed(commands("train", *tiny_run.flags, *flags))
@@ -256,10 +257,15 @@ def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path)
     asked = passed(commands("predict", run, f"--question={QUESTION}", f"--passage={PASSAGE}"))
     (line,) = asked.stdout.splitlines()
     answer = json.loads(line)
-    assert answer.keys() == {"id", "answer", "start", "end", "probability"}
+    keys = ["id", "answer", "start", "end", "probability", "no_answer_probability", "is_answer", "n_best"]
+    assert list(answer) == keys
     assert answer.pop("id") == "1"
     assert PASSAGE[answer["start"] : answer["end"]] == answer["answer"]
     assert 0 < answer["probability"] <= 1
+    # Without a null head a reader always answers.
+    assert answer["is_answer"] is True
+    assert answer["no_answer_probability"] == pytest.approx(1 - answer["probability"], abs=1e-6)
+    assert answer["n_best"] == [{name: answer[name] for name in ("answer", "start", "end", "probability")}]
 
     records = [
         {"id": "a", "question": QUESTION, "passage": PASSAGE},
@@ -275,7 +281,9 @@ def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path)
     answers = [json.loads(line) for line in piped.splitlines()]
     assert [found.pop("id") for found in answers] == ["a", "2", "7"]
     for found in answers[:2]:
-        assert found == answer | {"probability": pytest.approx(answer["probability"], abs=1e-6)}
+        for name in ("probability", "no_answer_probability"):
+            assert found.pop(name) == pytest.approx(answer[name], abs=1e-6)
+        assert found.items() <= (answer | {"n_best": found["n_best"]}).items()
     unicode = answers[2]
     assert records[2]["passage"][unicode["start"] : unicode["end"]] == unicode["answer"]
 

@@ -1,4 +1,4 @@
-"""fabir-compare: a table of runs, which goes on where it was."""
+"""fabir-compare: a table of runs, which can be resumed."""
 
 import csv
 import json
@@ -85,7 +85,7 @@ def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tm
     assert_error(commands, "compare", flags, ["plan.json", tiny_run.train, "name another"])
 
 
-def test_the_spread_over_seeds_is_told():
+def test_the_table_has_the_spread_over_seeds():
     row = dict.fromkeys(COLUMNS, 1.0) | {"configuration": "a", "seeds": 2, "exact_match": 50.0, "f1": 60.126}
     row |= {"exact_match_spread": 0.5, "f1_spread": 1.25, "published_f1": 75.6, "published_exact_match": 65.1}
     assert as_markdown([row]).splitlines()[-1].endswith("| 50.00 ± 0.50 | 60.13 ± 1.25 | 65.1, 75.6 |")
@@ -125,4 +125,4 @@ def test_a_run_that_fails_is_named(commands, tmp_path):
     result = commands("compare", f"--configs={config}", f"--output={tmp_path / 'out'}", "--dataset=sample")
     assert result.status == 2
     assert "num_heads must be between 1 and" in result.stderr
-    assert result.stderr.splitlines()[-1] == f"error: {config}: fabir-train ended with status 2, as told above"
+    assert result.stderr.splitlines()[-1] == f"error: {config}: fabir-train ended with status 2, see the message above"

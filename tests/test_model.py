@@ -35,6 +35,7 @@ OVERRIDES = {
     "hidden_dim": 22,
     "num_layers": 2,
     "interaction": "switching",
+    "attention": "convolutional",
     "attention_kernel": "3x7",
     "attention_depthwise": True,
     "cross_attention": "row",
@@ -46,6 +47,7 @@ OVERRIDES = {
     "selector_filters": 6,
     "selector_kernel": 5,
     "max_answer": 4,
+    "null_head": True,
     "word_dropout": 0.1,
     "input_dropout": 0.05,
     "sublayer_dropout": 0.15,
@@ -132,6 +134,7 @@ def test_the_published_configuration():
         "hidden_dim": 200,
         "num_layers": 3,
         "interaction": "repeated",
+        "attention": "convolutional",
         "attention_kernel": "1x5",
         "attention_depthwise": False,
         "cross_attention": "column",
@@ -143,6 +146,7 @@ def test_the_published_configuration():
         "selector_filters": 32,
         "selector_kernel": 9,
         "max_answer": 15,
+        "null_head": False,
         "word_dropout": 0.0,
         "input_dropout": 0.1,
         "sublayer_dropout": 0.1,
@@ -191,6 +195,7 @@ def test_the_overrides_leave_no_field_at_its_default():
     assert OVERRIDES.keys() == default.keys()
     assert [name for name in default if default[name] == OVERRIDES[name]] == [
         "reduction",
+        "attention",
         "selector",
         "start_layer",
     ]
@@ -212,6 +217,7 @@ def test_every_field_reaches_the_layers(overridden):
         "processing_layer_1": interaction | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
         "processing_layer_2": interaction | {"hidden_dim": 22, "attention_dropout": 0.3, "dropout": 0.15},
         "selector": {"filters": 6, "kernel_size": 5, "dropout": 0.4},
+        "null_head": {"dropout": 0.4},
     }
     for name, values in expected.items():
         config = overridden.get_layer(name).get_config()
@@ -224,6 +230,8 @@ def test_every_field_reaches_the_layers(overridden):
     assert "processing_layer_3" not in [layer.name for layer in overridden.layers]
     assert count_trainable(overridden.get_layer("highway")) == 2 * 30 * 31
     assert overridden.input["passage_characters"].shape == (None, None, 9)
+    null = overridden.output["null_logits"]
+    assert (null.shape, null.dtype) == ((None, 2), "float32")
 
 
 def test_only_the_cross_attention_starts_matching(published):

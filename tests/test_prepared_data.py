@@ -13,7 +13,6 @@ from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
 
 from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading.reader import Reader
 from fabir_tf.training.prepared_data import load_data, prepare_data, save_data
@@ -21,10 +20,10 @@ from fabir_tf.training.train import train
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 ROOT = Path(__file__).parents[1]
-KEEPS = {f"{name}_keep": 1.0 for name in ("input", "sublayer", "attention", "selector", "character")}
-# Without dropout, whose random numbers each backend draws in its own way; one step per epoch, so that history.csv
-# tells the loss of every step.
-MODEL = CONFIG.replace(**KEEPS)
+RATES = {f"{name}_dropout": 0.0 for name in ("input", "sublayer", "attention", "selector", "character")}
+# Without dropout, whose random numbers differ between backends; one step per epoch, so that history.csv has the loss
+# of every step.
+MODEL = CONFIG.replace(**RATES)
 STEPS = 20
 SETTINGS = {
     "vectors": "none",
@@ -54,19 +53,19 @@ train(run_dir, model, training, DataOptions(prepared=prepared), resume == "resum
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory, commands):
-    """Files, and what the command makes of them."""
+    """The folder that the command wrote, the data's settings, and what it printed."""
     folder = tmp_path_factory.mktemp("prepared")
     data = {"dataset": write_squad(folder / "train.json", ARTICLES)}
     data |= {"eval_dataset": write_squad(folder / "dev.json", DEV_ARTICLES)}
     flags = TrainingConfig(**SETTINGS, **data).to_flags() + MODEL.to_flags()
     derived = ("--trainable_words", "--characters=", "--frozen_words")
-    told = commands(
+    done = commands(
         "prepare",
         *(flag for flag in flags if not flag.startswith(derived) and not flag.endswith("=None")),
         f"--output={folder / 'arrays'}",
     )
-    assert told.status == 0, told.stderr
-    return folder / "arrays", data, told.stdout
+    assert done.status == 0, done.stderr
+    return folder / "arrays", data, done.stdout
 
 
 def run(run_dir, epochs, prepared=None, resume=False, **changes):
@@ -103,28 +102,27 @@ def on_jax(prepared, tmp_path_factory):
 
 
 def test_the_command_says_what_it_wrote(prepared):
-    folder, _, told = prepared
-    assert f"12 questions to train on in {folder}" in told
-    assert "12 kept" in told
+    folder, _, printed = prepared
+    assert f"12 questions to train on in {folder}" in printed
+    assert "12 kept" in printed
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json",
         "coverage.json",
         "eval",
+        "processor",
         "train",
-        "vocabulary",
     ]
 
 
 def test_windows_of_passages_hold_their_answers(prepared):
     training = TrainingConfig(**SETTINGS, **prepared[1], passage_window=6)
     data = prepare_data(MODEL, training, DataOptions(None), lambda line: None)
-    tokenized = tokenize_dataset(read_squad(prepared[1]["dataset"]))
-    types = ["", *tokenized.texts.types]
-    assert data.rows.passage_lengths.tolist() == [6] * len(data.borders)
-    for start, (first, last), question in zip(
-        data.rows.passage_starts, data.borders, tokenized.data.questions, strict=True
-    ):
-        words = [types[token] for token in data.rows.tokens[start + first : start + last + 1]]
+    tokenized = data.processor.tokenize(read_squad(prepared[1]["dataset"]))
+    unique = ["", *tokenized.texts.unique]
+    assert data.features.passage_lengths.tolist() == [6] * len(data.spans)
+    starts = data.features.segments["passage"].starts
+    for start, (first, last), question in zip(starts, data.spans, tokenized.data.questions, strict=True):
+        words = [unique[token] for token in data.features.tokens[start + first : start + last + 1]]
         assert words == tokenize(question.answers[0].text).words
 
 
@@ -149,7 +147,7 @@ def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_j
 
 
 def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
-    """Both epochs' scores are the averages', which stand in for the weights while they are read."""
+    """The scores of both epochs are those of the averages, which replace the weights while the model reads."""
     run(tmp_path / "tensorflow", 2, prepared[0], ema_decay=0.6)
     run_on_jax(tmp_path / "jax", 2, prepared[0], ema_decay=0.6)
     assert losses(tmp_path / "jax") == pytest.approx(losses(tmp_path / "tensorflow"), abs=1e-3)
@@ -187,26 +185,25 @@ def test_one_backend_goes_on_where_the_other_stopped(prepared, in_steps, tmp_pat
 def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared, commands, tmp_path):
     folder = prepared[0]
     model = ["--num_layers=1", "--d_model=20", "--character_filters=20"]
-    told = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'run'}", "--epochs=0", *model)
-    assert told.status == 0, told.stderr
+    done = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'run'}", "--epochs=0", *model)
+    assert done.status == 0, done.stderr
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["training"]["dataset"] == prepared[1]["dataset"]
     assert config["model"]["word_dim"] == CONFIG.word_dim
-    told = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'b'}", "--max_passage=30")
-    assert told.error == f"--prepared={folder}: prepared with max_passage=400, found max_passage=30"
-    told = commands("prepare", f"--output={folder}", "--dataset=sample")
-    assert told.error == f"{folder} already holds prepared data: name another folder"
-    told = commands("train", f"--prepared={tmp_path}", f"--run_dir={tmp_path / 'b'}")
-    assert told.error == f"{tmp_path}: found no prepared data, expected a folder written by fabir-prepare"
-    told = commands("prepare", "--dataset=sample")
-    assert told.error == "--output is missing: name the folder for the arrays"
+    done = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'b'}", "--max_passage=30")
+    assert done.error == f"--prepared={folder}: found max_passage=30, expected max_passage=400 as prepared"
+    done = commands("prepare", f"--output={folder}", "--dataset=sample")
+    assert done.error == f"{folder} already holds prepared data: name another folder"
+    done = commands("train", f"--prepared={tmp_path}", f"--run_dir={tmp_path / 'b'}")
+    assert done.error == f"{tmp_path}: found no prepared data, expected a folder written by fabir-prepare"
+    done = commands("prepare", "--dataset=sample")
+    assert done.error == "--output is missing: name the folder for the arrays"
     assert not (tmp_path / "b").exists()
 
 
 DAMAGES = {
     "config.json": "{}",
-    "train/tokens.npy": "no array",
-    "train/borders.npy": None,
+    "train/table_tokens.npy": "no array",
     "eval/texts.json": '{"name": "x"}',
     "eval/tokens.npz": "no archive",
 }
@@ -217,8 +214,8 @@ DAMAGES = {
 )
 def test_another_configuration_is_refused(tmp_path, text):
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=r"config\.json: found other settings than expected"):
-        load_data(tmp_path, MODEL)
+    with pytest.raises(UserError, match=r"config\.json: found other content than expected"):
+        load_data(tmp_path)
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -226,13 +223,13 @@ def test_a_damaged_file_is_named(prepared, tmp_path, name):
     training = TrainingConfig(**SETTINGS, **prepared[1])
     folder = tmp_path / "arrays"
     save_data(prepare_data(MODEL, training, DataOptions(None), lambda line: None), folder, MODEL, training)
-    load_data(folder, MODEL)
+    load_data(folder)
     if DAMAGES[name] is None:
         (folder / name).unlink()
     else:
         (folder / name).write_text(DAMAGES[name], encoding="utf-8")
     with pytest.raises(UserError, match=rf"{name}: "):
-        load_data(folder, MODEL)
+        load_data(folder)
 
 
 def test_a_setting_that_does_not_fit_is_named_with_its_file(prepared, tmp_path):
@@ -240,4 +237,4 @@ def test_a_setting_that_does_not_fit_is_named_with_its_file(prepared, tmp_path):
     config["settings"]["max_passage"] = "many"
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json: max_passage must be of type int, found 'many'"):
-        load_data(tmp_path, MODEL)
+        load_data(tmp_path)

@@ -1,9 +1,13 @@
-"""The reader: the same answer whichever way it is asked, text that is the passage's own, and passages of any length."""
+"""The reader: the same answer in every way of asking, text that is the passage's own, passages of any length."""
 
 import dataclasses
+import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -12,15 +16,22 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_bad_input import assert_error
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
+from fabir_tf.layers import SpanDecoder
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features import batch_planning
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read
-from fabir_tf.pipelines.text.tokenized import tokenize_dataset
+from fabir_tf.pipelines.features.windows import reading_examples
+from fabir_tf.pipelines.text import word_processor
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
-from fabir_tf.reading.reader import NO_ANSWER, Reader, Span
+from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span
+from fabir_tf.reading.calibration import Calibration
+from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.run_directory import FORMAT, RunDirectory
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,20 +47,25 @@ def reader():
 
 def resized(reader, max_passage):
     """The same reader with another window."""
-    return Reader(reader.model, reader.vocabulary, reader.config, max_passage)
+    return Reader(reader.model, reader.processor, reader.config, max_passage)
+
+
+def asked(pairs):
+    """A dataset with one passage per question."""
+    questions = tuple(Question(str(number), question, number, ()) for number, (question, _) in enumerate(pairs))
+    return SquadData("asked", tuple(passage for _, passage in pairs), ("",) * len(pairs), questions)
 
 
 def ask(reader, pairs, n_best=1):
-    """Answers of a dataset with one passage per question, as an evaluation gets them."""
-    questions = tuple(Question(str(number), question, number, ()) for number, (question, _) in enumerate(pairs))
-    data = SquadData("asked", tuple(passage for _, passage in pairs), ("",) * len(pairs), questions)
-    return reader.predict(reader.encode(tokenize_dataset(data)), n_best)
+    """Answers of a dataset, as an evaluation gets them."""
+    return reader.predict(asked(pairs), n_best)
 
 
 def assert_same(actual, expected, tolerance=1e-5):
     assert len(actual) == len(expected)
     for one, other in zip(actual, expected, strict=True):
-        assert len(one.n_best) == len(other.n_best)
+        assert (one.is_answer, len(one.n_best)) == (other.is_answer, len(other.n_best))
+        assert one.no_answer_probability == pytest.approx(other.no_answer_probability, abs=tolerance)
         for span, wanted in zip((one, *one.n_best), (other, *other.n_best), strict=True):
             assert (span.text, span.start, span.end) == (wanted.text, wanted.start, wanted.end)
             assert span.probability == pytest.approx(wanted.probability, abs=tolerance)
@@ -74,13 +90,13 @@ def every_span(start_logits, end_logits, passage, max_answer=MAX_ANSWER):
 
 def logits_of(reader, question, passage):
     """The model's logits for one question, from inputs put together here."""
-    inputs = {}
+    inputs, vocabulary = {}, reader.processor.vocabulary
     for name, text in (("passage", passage), ("question", question)):
         words = tokenize(text).words
-        inputs[f"{name}_words"] = reader.vocabulary.word_ids(words)[None]
-        inputs[f"{name}_characters"] = reader.vocabulary.character_ids(words, 20)[None]
+        inputs[f"{name}_words"] = vocabulary.word_ids(words)[None]
+        inputs[f"{name}_characters"] = vocabulary.character_ids(words, 20)[None]
     logits = reader.model(inputs, training=False)
-    return logits["start_logits"][0].numpy(), logits["end_logits"][0].numpy()
+    return [logits[name][0].numpy() for name in ("start_logits", "end_logits", "null_logits") if name in logits]
 
 
 # === One question or many ===
@@ -89,8 +105,8 @@ def logits_of(reader, question, passage):
 @pytest.fixture
 def small_batches(monkeypatch):
     """Several batches even for a few questions."""
-    monkeypatch.setattr(module, "BATCH_ROWS", 4)
-    monkeypatch.setattr(module, "BATCH_TOKENS", 70)
+    monkeypatch.setattr(batch_planning, "BATCH_EXAMPLES", 4)
+    monkeypatch.setattr(batch_planning, "BATCH_TOKENS", 70)
 
 
 def test_one_by_one_together_and_as_a_dataset_are_the_same(reader, small_batches):
@@ -105,19 +121,22 @@ def test_one_by_one_together_and_as_a_dataset_are_the_same(reader, small_batches
     assert len({answer.text for answer in together}) >= 6
 
 
-def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypatch):
-    """A passage's questions are read together wherever they stand, while the next chunk is tokenized."""
+def test_questions_of_many_chunks_are_answered_in_their_order(reader, monkeypatch):
+    """A passage's questions are read together wherever they are, while the next chunk is tokenized."""
     pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
     pairs = [pairs[i] for i in np.random.default_rng(2).permutation(len(pairs))]
     texts = [list(part) for part in zip(*pairs, strict=True)]
     together = reader.answer_batch(*texts, n_best=2)
     monkeypatch.setattr(module, "FIRST_CHUNK", 1)
     monkeypatch.setattr(module, "LARGEST_CHUNK", 4)
-    tokenized, tokenize_texts = [], module.tokenize_texts
-    monkeypatch.setattr(module, "tokenize_texts", lambda part: tokenized.append(part) or tokenize_texts(part))
+    tokenized, original = [], reader.processor.tokenize
+    monkeypatch.setattr(
+        reader.processor, "tokenize", lambda data, **options: tokenized.append(data) or original(data, **options)
+    )
     assert_same(reader.answer_batch(*texts, n_best=2), together)
     assert len(tokenized) == 1 + -(-(len(pairs) - 1) // 4)
-    again = sum(map(len, tokenized)) - len({passage for _, passage in pairs}) - len(pairs)
+    assert sum(len(data.questions) for data in tokenized) == len(pairs)
+    again = sum(len(data.passages) for data in tokenized) - len({passage for _, passage in pairs})
     assert 0 <= again < len(tokenized)
     assert reader.answer_batch([], []) == []
 
@@ -126,11 +145,11 @@ def test_questions_of_many_portions_are_answered_in_their_order(reader, monkeypa
     ("count", "expected"),
     [(0, [0]), (1, [0, 1]), (256, [0, 256]), (800, [0, 256, 800]), (20000, [0, 256, 1280, 5376, 13568, 20000])],
 )
-def test_portions_grow(count, expected):
+def test_chunks_grow(count, expected):
     assert list(module._chunk_bounds(count)) == expected
 
 
-def test_what_fails_ahead_is_told_after_what_went_before():
+def test_a_failure_ahead_is_raised_after_the_items_before_it(reader):
     def items():
         yield 1
         yield 2
@@ -138,21 +157,21 @@ def test_what_fails_ahead_is_told_after_what_went_before():
 
     found = []
     with pytest.raises(ValueError, match="third"):
-        found.extend(2 * item for item in module.one_ahead(items()))
+        found.extend(2 * item for item in reader._one_ahead(items()))
     assert found == [2, 4]
 
 
-def test_answers_stand_in_the_order_of_the_file(reader, small_batches):
-    told = []
-    encoded = reader.encode(tokenize_dataset(DATA))
-    answers = reader.predict(encoded, progress=lambda done, total: told.append((done, total)))
+def test_answers_are_in_the_order_of_the_dataset(reader, small_batches):
+    reported = []
+    tokenized = reader.processor.tokenize(DATA)
+    answers = reader.predict(tokenized, progress=lambda done, total: reported.append((done, total)))
     assert len(answers) == len(DATA.questions) == 16
     for question, answer in zip(DATA.questions, answers, strict=True):
         passage = DATA.passages[question.passage]
         assert passage[answer.start : answer.end] == answer.text != ""
         assert_same([answer], [reader.answer(question.text, passage)])
-    done = [part for part, _ in told]
-    assert {total for _, total in told} == {16}
+    done = [part for part, _ in reported]
+    assert {total for _, total in reported} == {16}
     assert done == sorted(done)
     assert done[-1] == 16
     # At most 4 questions a batch, and fewer of the longer passages.
@@ -162,21 +181,21 @@ def test_answers_stand_in_the_order_of_the_file(reader, small_batches):
 
 def test_batches_hold_no_more_tokens_than_allowed(small_batches):
     lengths = np.array([31, 10, 16, 10, 26, 31, 90, 16, 1, 10, 10, 26])
-    batches = list(module._batches_by_length(lengths))
+    batches = list(batch_planning.reading_batches(lengths))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) <= 4
         assert len(batch) == 1 or len(batch) * lengths[batch].max() <= 70
     assert [lengths[batch].tolist() for batch in batches] == [[1, 10, 10, 10], [10, 16, 16], [26, 26], [31, 31], [90]]
-    assert not list(module._batches_by_length(np.zeros(0, np.int64)))
+    assert not list(batch_planning.reading_batches(np.zeros(0, np.int64)))
 
 
 @pytest.mark.parametrize(
-    ("length", "rows", "expected"),
+    ("length", "examples", "expected"),
     [(4096, 2, [1, 1]), (2000, 9, [4, 4, 1]), (512, 90, [64, 26]), (100, 600, [480, 120])],
 )
-def test_batches_hold_no_more_pairs_of_tokens_than_allowed(length, rows, expected):
-    assert [len(batch) for batch in module._batches_by_length(np.full(rows, length))] == expected
+def test_batches_hold_no_more_pairs_of_tokens_than_allowed(length, examples, expected):
+    assert [len(batch) for batch in batch_planning.reading_batches(np.full(examples, length))] == expected
 
 
 READ_AT_ONCE = """
@@ -185,7 +204,7 @@ from tiny import make_reader
 reader = make_reader([f"w{number}" for number in range(50)], max_passage=4096, num_heads=4)
 passage = " ".join(f"w{number % 50}" for number in range(4096))
 print(repr(reader.answer("w1 w2", passage).text))
-# Not ru_maxrss, which begins with what the process that began this one had.
+# Not ru_maxrss, which includes the memory of the parent process.
 print(*[line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")])
 """
 
@@ -209,6 +228,60 @@ def test_all_lengths_share_one_trace(reader):
     assert fresh._logits._logits.experimental_get_tracing_count() == 1
 
 
+def test_a_decoder_is_traced_once_for_each_power_of_two(reader, monkeypatch):
+    """A new graph for every number of spans would take longer than reading does."""
+    traces, call = [], SpanDecoder.call
+
+    def counted(decoder, *logits):
+        traces.append(decoder.n_best)
+        return call(decoder, *logits)
+
+    monkeypatch.setattr(SpanDecoder, "call", counted)
+    fresh = resized(reader, 512)
+    for n_best in (3, 4, 1, 2, 3, 7, 1000, 5, 513, 1):
+        answer = fresh.answer("Who built it?", DATA.passages[0], n_best)
+        assert len(answer.n_best) == min(n_best, 38)
+        fresh.answer("Who built it there?", DATA.passages[3], n_best)
+    list(fresh.scores(DATA))
+    assert sorted(traces) == [1, 2, 4, 8, 1024]
+
+
+# === Threads ===
+
+
+def test_several_threads_get_the_answers_of_one(reader):
+    pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
+    # Each thread asks about other texts, and the first ones make the decoders.
+    parts = [[list(texts) for texts in zip(*pairs[i::4], strict=True)] for i in range(4)]
+    expected = [reader.answer_batch(*part, n_best=3) for part in parts]
+    fresh = resized(reader, 25)
+    windowed = [resized(reader, 25).answer_batch(*part, n_best=3) for part in parts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for asked_reader, wanted in ((reader, expected), (fresh, windowed)):
+            with ThreadPoolExecutor(8) as pool:
+                jobs = [pool.submit(asked_reader.answer_batch, *parts[i % 4], n_best=3) for i in range(40)]
+                for number, job in enumerate(jobs):
+                    assert_same(job.result(), wanted[number % 4])
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_repeated_calls_create_no_threads(reader, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_CHUNK", 2)
+    questions = [question.text for question in DATA.questions]
+    passages = [DATA.passages[question.passage] for question in DATA.questions]
+    # Pools start their threads one by one, when there is work for them.
+    for _ in range(4):
+        reader.answer_batch(questions, passages)
+    threads = threading.active_count()
+    for _ in range(10):
+        reader.answer_batch(questions, passages)
+        reader.predict(DATA)
+    assert threading.active_count() == threads
+
+
 def test_no_questions_no_answers(reader):
     assert reader.answer_batch([], []) == []
 
@@ -216,7 +289,7 @@ def test_no_questions_no_answers(reader):
 # === The text is the passage's ===
 
 
-# Passages that other readers' offsets broke on stand beside the random ones.
+# Besides random passages, those that broke the offsets of other readers.
 @settings(max_examples=40, deadline=None)
 @given(
     passage=st.one_of(
@@ -229,10 +302,9 @@ def test_no_questions_no_answers(reader):
     ),
     question=st.sampled_from(["Who?", "\ud83d 😀", "a-b/c 'd'"]),
 )
-def test_an_answer_is_a_stretch_of_any_passage(reader, passage, question):
+def test_an_answer_is_a_segment_of_any_passage(reader, passage, question):
     if not passage.strip():
-        with pytest.raises(UserError):
-            reader.answer(question, passage)
+        assert reader.answer(question, passage) == NO_ANSWER
         return
     answer = reader.answer(question, passage, n_best=5)
     for span in (answer, *answer.n_best):
@@ -285,7 +357,7 @@ LONG = " ".join(f"w{number:02}" for number in range(TOKENS))
 
 @pytest.fixture(scope="module")
 def long_reader():
-    """A reader whose borders are the first and the second word of the question, wherever those stand in the passage."""
+    """A reader that starts at the question's first word and ends at its second, wherever these are in the passage."""
     reader = make_reader([f"w{number:02}" for number in range(TOKENS)], max_answer=MAX_ANSWER)
 
     def of_batch(inputs):
@@ -293,16 +365,16 @@ def long_reader():
             tf.gather(inputs["unique_words"], inputs[f"{text}_token_index"]) for text in ("passage", "question")
         )
         words = tf.gather(words, inputs["passage_index"])
-        borders = {"start_logits": question[:, :1], "end_logits": question[:, 1:2]}
+        chosen = {"start_logits": question[:, :1], "end_logits": question[:, 1:2]}
         # The word's own logit differs from token to token, so that no two spans are alike.
         own = tf.cast(words % 7, tf.float32) / 10
         return {
-            name: tf.where(words == 0, -1e9, tf.where(words == border, 10.0, own)).numpy()
-            for name, border in borders.items()
+            name: tf.where(words == 0, -1e9, tf.where(words == word, 10.0, own)).numpy()
+            for name, word in chosen.items()
         }
 
-    def logits(rows, batches):
-        return map(of_batch, batches_to_read(rows, batches))
+    def logits(features, batches):
+        return map(of_batch, batches_to_read(features, batches))
 
     return reader, logits
 
@@ -315,7 +387,7 @@ def windowed(long_reader, max_passage):
 
 
 def own_logits(first, last):
-    """What `long_reader` thinks of the tokens of `LONG`; its ids begin at 2."""
+    """The logits of `long_reader` for the tokens of `LONG`; its ids begin at 2."""
     own = (np.arange(TOKENS) + 2) % 7 / 10
     start, end = own.copy(), own.copy()
     start[first], end[last] = 10.0, 10.0
@@ -335,11 +407,11 @@ def test_every_token_of_a_long_passage_can_begin_and_end_the_answer(long_reader,
 
 @pytest.mark.parametrize("max_passage", [1, 2, 7, 16, 59, 60, 512])
 def test_windows_change_neither_order_nor_probabilities(long_reader, max_passage):
-    # Ends before starts, and starts and ends too far apart to be taken together, too.
-    borders = [(30, 10), (5, 50), (0, 59), (59, 0), (58, 59), (20, 25)]
+    # Includes ends before starts, and starts and ends too far apart for one span.
+    words = [(30, 10), (5, 50), (0, 59), (59, 0), (58, 59), (20, 25)]
     reader = windowed(long_reader, max_passage)
-    answers = reader.answer_batch([f"w{i:02} w{j:02}" for i, j in borders], [LONG] * len(borders), n_best=6)
-    for (i, j), answer in zip(borders, answers, strict=True):
+    answers = reader.answer_batch([f"w{i:02} w{j:02}" for i, j in words], [LONG] * len(words), n_best=6)
+    for (i, j), answer in zip(words, answers, strict=True):
         expected = every_span(*own_logits(i, j), LONG)
         assert [span.probability for span in answer.n_best] == pytest.approx(
             [span.probability for span in expected[:6]], rel=1e-4
@@ -348,6 +420,29 @@ def test_windows_change_neither_order_nor_probabilities(long_reader, max_passage
         for span in answer.n_best:
             assert 1 <= len(span.text.split()) <= MAX_ANSWER
         assert answer.probability == pytest.approx(expected[0].probability, rel=1e-4)
+
+
+def test_the_window_that_says_no_answer_least_decides(long_reader):
+    """The windows without the answer rightly say "no answer"."""
+    reader, logits = long_reader
+
+    def with_null(features, batches):
+        for outputs in logits(features, batches):
+            found = outputs["start_logits"].max(axis=1, keepdims=True) == 10
+            yield outputs | {"null_logits": np.where(found, [[4.0, 1.0]], [[2.0, 30.0]]).astype(np.float32)}
+
+    config = reader.config.replace(null_head=True)
+    windowed_reader = Reader(reader.model, reader.processor, config, 7)
+    windowed_reader._logits = with_null
+    answers = windowed_reader.answer_batch([f"w{i:02} w{i:02}" for i in range(TOKENS)], [LONG] * TOKENS)
+    for i, answer in enumerate(answers):
+        start, end = own_logits(i, i)
+        shares = [np.exp(null) / (np.exp(null) + np.exp(part).sum()) for null, part in ((4, start), (1, end))]
+        assert answer.no_answer_probability == pytest.approx(np.prod(shares), rel=1e-4)
+        expected = every_span(start, end, LONG)[0].probability * np.prod(1 - np.array(shares))
+        assert (answer.start, answer.probability) == (4 * i, pytest.approx(expected, rel=1e-4))
+    (scores,) = windowed_reader.scores(asked([("w30 w30", LONG)]))
+    assert scores.null_logits.tolist() == [4, 1]
 
 
 @pytest.mark.parametrize("max_passage", [5, 12, 25, 29, 30])
@@ -366,57 +461,78 @@ def test_a_long_passage_with_the_real_model(reader, max_passage):
         assert [span.probability for span in answer.n_best] != [span.probability for span in unwindowed.n_best]
 
 
-def test_only_the_passages_that_do_not_fit_are_cut(reader):
-    lengths = np.array([10, 31, 0, 16, 17])
-    questions = tuple(Question(str(number), "who", number, ()) for number in range(5))
-    passages = tuple(" ".join(["x"] * length) for length in lengths)
-    rows = resized(reader, 16)._rows(tokenize_dataset(SquadData("x", passages, ("",) * 5, questions)))
-    # 31 tokens in windows of 16 that share 8 or more; the passage without a token is not read at all
-    assert rows.questions.tolist() == [0, 1, 1, 1, 3, 4, 4]
-    assert rows.offsets.tolist() == [0, 0, 8, 15, 0, 0, 1]
-    assert rows.lengths.tolist() == [10, 16, 16, 16, 16, 16, 16]
+def test_only_the_passages_that_do_not_fit_are_cut():
+    examples = reading_examples(np.array([10, 31, 0, 16, 17]), np.full(5, 16))
+    # 31 tokens in windows of 16 that share 8 or more; the passage without a token is not read.
+    assert examples.questions.tolist() == [0, 1, 1, 1, 3, 4, 4]
+    assert examples.offsets.tolist() == [0, 0, 8, 15, 0, 0, 1]
+    assert examples.lengths.tolist() == [10, 16, 16, 16, 16, 16, 16]
 
 
 # === Nothing to read ===
 
 
-def test_a_passage_without_a_word_in_a_dataset_has_no_answer(reader):
-    pairs = [("Who?", ""), ("Who came?", "Ada came."), ("Who?", " \n\t\u00a0"), ("Why?", "Bob.")]
-    answers = ask(reader, pairs, n_best=2)
-    assert answers[0] == answers[2] == NO_ANSWER
-    assert (NO_ANSWER.text, NO_ANSWER.start, NO_ANSWER.end, NO_ANSWER.probability) == ("", 0, 0, 0.0)
-    assert_same([answers[1], answers[3]], [reader.answer(*pairs[1], n_best=2), reader.answer(*pairs[3], n_best=2)])
-    assert ask(reader, [("Who?", ""), ("", " ")]) == [NO_ANSWER, NO_ANSWER]
+BLANK = ("", " ", "\n", " \n\t\u00a0\u3000")
 
 
-def test_a_question_without_a_word_in_a_dataset_still_gets_a_span(reader):
-    answers = ask(reader, [(" ", "Ada came."), ("Who came?", "Bob went home.")]) + ask(reader, [("", "Ada came.")])
-    assert answers[0].text in "Ada came."
-    assert 0 < answers[0].probability <= 1
-    assert_same(answers[2:], answers[:1])
+def test_where_a_text_is_blank_the_reader_does_not_answer(reader):
+    """In any mixture; the other questions get the answers that they get alone."""
+    good = [("Who came?", "Ada came."), ("Why?", "Bob.")]
+    pairs = [(question, "Ada came.") for question in BLANK] + [("Who came?", passage) for passage in BLANK]
+    pairs += [(blank, blank) for blank in BLANK]
+    expected = [reader.answer(*pair, n_best=2) for pair in good]
+    mixed = [good[0], *pairs, good[1]]
+    for answers in (reader.answer_batch(*map(list, zip(*mixed, strict=True)), n_best=2), ask(reader, mixed, n_best=2)):
+        assert answers[1:-1] == [NO_ANSWER] * len(pairs)
+        assert_same([answers[0], answers[-1]], expected)
+    assert ask(reader, pairs) == reader.answer_batch(*zip(*pairs, strict=True)) == [NO_ANSWER] * len(pairs)
+    assert [reader.answer(*pair) for pair in pairs] == [NO_ANSWER] * len(pairs)
+    assert list(reader.scores(asked(pairs))) == []
+
+
+def test_the_answer_of_a_blank_text():
+    assert list(NO_ANSWER.to_dict().items()) == [
+        ("answer", ""),
+        ("start", 0),
+        ("end", 0),
+        ("probability", 0.0),
+        ("no_answer_probability", 1.0),
+        ("is_answer", False),
+        ("n_best", []),
+    ]
 
 
 @pytest.mark.parametrize(
     ("question", "passage", "message"),
     [
-        ("", "Ada came.", "^question 0 holds no word, found ''$"),
-        ("\u00a0\n", "Ada came.", r"^question 0 holds no word, found '\\xa0\\n'$"),
-        ("Who?", "", "^passage 0 holds no word, found ''$"),
-        ("Who?", "\t \u3000", "^passage 0 holds no word"),
-        (None, "Ada came.", "^question 0 holds no word, found None$"),
-        ("Who?", 3, "^passage 0 holds no word, found 3$"),
+        (None, "Ada came.", "^question 0: found None, expected a text$"),
+        ("Who?", 3, "^passage 0: found 3, expected a text$"),
+        ("Who?", b"Ada.", "^passage 0: found b'Ada.', expected a text$"),
     ],
 )
-def test_blank_texts_are_refused(reader, question, passage, message):
+def test_a_text_is_a_string(reader, question, passage, message):
     with pytest.raises(UserError, match=message):
         reader.answer(question, passage)
 
 
-def test_the_blank_text_among_many_is_named(reader):
-    with pytest.raises(UserError, match=r"^passage 2 holds no word, found ' '$"):
-        reader.answer_batch(["a", "b", "c"], ["x", "y", " "])
+def test_there_are_as_many_questions_as_passages(reader):
+    with pytest.raises(UserError, match=r"^passage 2: found None, expected a text$"):
+        reader.answer_batch(["a", "b", "c"], ["x", "y", None])
     with pytest.raises(UserError, match=r"^expected as many questions as passages, found 2 and 1$"):
         reader.answer_batch(["a", "b"], ["x"])
+
+
+@pytest.mark.parametrize("n_best", [0, -1, 1001, True, "3", 2.0, None])
+def test_a_number_of_spans_out_of_its_range(reader, n_best):
+    message = rf"^n_best must be a whole number from 1 to 1000, found {n_best!r}$"
+    for ask_for in (
+        lambda: reader.answer("Who?", "Ada came.", n_best=n_best),
+        lambda: reader.answer_batch([], [], n_best),
+        lambda: reader.predict(DATA, n_best),
+        lambda: reader.in_graph(n_best),
+    ):
+        with pytest.raises(UserError, match=message):
+            ask_for()
 
 
 def test_a_window_needs_a_token(reader):
@@ -429,11 +545,127 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         Reader.load(tmp_path)
 
 
-def test_of_a_very_long_question_the_beginning_is_read(reader, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST_QUESTION", 3)
+def test_very_long_questions_are_truncated(reader, monkeypatch):
+    monkeypatch.setattr(word_processor, "LONGEST_QUESTION", 3)
     passage = DATA.passages[0]
     assert reader.answer("Who built the mill there?", passage) == reader.answer("Who built the", passage)
     assert reader.answer("Who built the", passage) != reader.answer("Who built", passage)
+
+
+# === No answer ===
+
+
+@pytest.fixture(scope="module")
+def null_reader():
+    """A reader with a null head, whose no-answer probabilities differ from question to question."""
+    return make_reader(WORDS, max_answer=MAX_ANSWER, null_head=True)
+
+
+def test_no_answer_competes_with_the_tokens(null_reader):
+    for question in DATA.questions:
+        passage = DATA.passages[question.passage]
+        start, end, null = (part.astype(np.float64) for part in logits_of(null_reader, question.text, passage))
+        (start, no_start), (end, no_end) = (
+            (each[:-1], each[-1])
+            for each in (
+                np.exp(log_softmax(np.append(part, extra))) for part, extra in zip((start, end), null, strict=True)
+            )
+        )
+        allowed = np.tril(np.triu(np.outer(start, end)), MAX_ANSWER - 1)
+        answer = null_reader.answer(question.text, passage, n_best=5)
+        assert answer.no_answer_probability == pytest.approx(no_start * no_end, rel=1e-3)
+        assert [span.probability for span in answer.n_best] == pytest.approx(
+            np.sort(allowed, axis=None)[::-1][:5].tolist(), rel=1e-3
+        )
+        assert answer.is_answer
+
+
+def test_a_reader_abstains_above_its_threshold(null_reader):
+    always = null_reader.predict(DATA, n_best=3)
+    probabilities = sorted(answer.no_answer_probability for answer in always)
+    threshold = (probabilities[7] + probabilities[8]) / 2
+    calibration = Calibration(1.0, 1, 1.0, {}, {}, [], threshold)
+    reader = Reader(null_reader.model, null_reader.processor, null_reader.config, calibration=calibration)
+    answers = reader.predict(DATA, n_best=3)
+    assert sum(answer.is_answer for answer in answers) == 8
+    for answer, same in zip(answers, always, strict=True):
+        assert answer.is_answer == (answer.no_answer_probability <= threshold)
+        assert (answer.n_best, answer.probability) == (same.n_best, same.probability)
+        assert (answer.text, answer.start, answer.end) == (
+            (same.text, same.start, same.end) if answer.is_answer else ("", 0, 0)
+        )
+        keys = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "n_best"]
+        assert list(answer.to_dict()) == keys
+        assert [list(span) for span in answer.to_dict()["n_best"]] == [keys[:4]] * 3
+        json.dumps(answer.to_dict())
+
+
+def test_without_a_null_head_the_best_span_decides(reader):
+    answer = reader.answer("Who built the mill?", DATA.passages[0])
+    assert answer.no_answer_probability == pytest.approx(1 - answer.probability)
+    calibrated = Reader(
+        reader.model, reader.processor, reader.config, calibration=Calibration(1.0, 1, 1.0, {}, {}, [], 0.0)
+    )
+    assert calibrated.answer("Who built the mill?", DATA.passages[0]) == answer
+
+
+def test_the_scores_are_those_of_the_answers(null_reader):
+    reader = Reader(null_reader.model, null_reader.processor, null_reader.config, 20)
+    answers = reader.predict(DATA)
+    found = {scores.question: scores for scores in reader.scores(DATA)}
+    assert found.keys() == set(range(len(answers)))
+    for number, answer in enumerate(answers):
+        scores = found[number]
+        assert (scores.starts[scores.first], scores.ends[scores.last]) == (answer.start, answer.end)
+        start, end = scores.probabilities()
+        assert start[scores.first] * end[scores.last] == pytest.approx(answer.probability, rel=1e-4)
+        assert start[-1] * end[-1] == pytest.approx(answer.no_answer_probability, rel=1e-4)
+        assert len(start) == len(scores.starts) + 1
+
+
+# === Runs ===
+
+
+def test_a_reader_is_a_question_answerer(reader):
+    assert isinstance(reader, QuestionAnswerer)
+    assert repr(resized(reader, 64)) == f"Reader(fabir, max_passage=64, max_answer={MAX_ANSWER})"
+
+
+def test_a_run_records_its_format_and_versions(tiny_run, tmp_path):
+    content = json.loads((tiny_run.path / "config.json").read_text())
+    assert content["format"] == FORMAT == 2
+    assert {"fabir_tf", "keras", "backend", "tensorflow", "nltk", "numpy"} <= content["versions"].keys()
+    assert content["versions"]["keras"] == keras.__version__
+    assert not RunDirectory(tiny_run.path).is_old
+    later = RunDirectory(shutil.copytree(tiny_run.path, tmp_path / "later"))
+    later.config.write_text(json.dumps(content | {"format": 3}))
+    with pytest.raises(UserError, match=r"config\.json: found format the number 3, expected at most 2"):
+        Reader.load(later.path)
+
+
+def longest(reader):
+    spans = reader.answer("Who built the mill?", "The old mill was built by Anna Keld.", n_best=100).n_best
+    return max(len(tokenize(span.text).words) for span in spans)
+
+
+def test_the_longest_answer_can_be_changed(commands, tiny_run, tmp_path):
+    assert longest(Reader.load(tiny_run.path)) == 9
+    reader = Reader.load(tiny_run.path, max_answer=2)
+    assert (longest(reader), repr(reader)) == (2, "Reader(fabir, max_passage=512, max_answer=2)")
+    with pytest.raises(UserError, match="max_answer must be at least 1, found 0"):
+        Reader.load(tiny_run.path, max_answer=0)
+    flags = [f"--run_dir={tiny_run.path}", "--max_answer=1"]
+    result = commands(
+        "predict", *flags, "--n_best=50", "--question=Who built it?", "--passage=Anna Keld built the mill."
+    )
+    assert result.status == 0, result
+    assert len(json.loads(result.stdout)["n_best"]) == len(tokenize("Anna Keld built the mill.").words)
+    output = tmp_path / "predictions.json"
+    result = commands("evaluate", *flags, f"--dataset={tiny_run.dev}", f"--output_file={output}")
+    assert result.status == 0, result
+    assert {len(tokenize(text).words) for text in json.loads(output.read_text()).values()} == {1}
+    for command in ("predict", "evaluate", "export"):
+        assert_error(commands, command, ["--max_answer=0"], ["--max_answer=0", "expected a positive integer"])
 
 
 # === Precision ===
@@ -456,3 +688,24 @@ def test_half_precision_reads_nearly_alike(precision, tiny_run):
 def test_an_unknown_precision_is_refused(tiny_run):
     with pytest.raises(UserError, match=r"precision must be one of float32, mixed_bfloat16, .*, found 'half'"):
         Reader.load(tiny_run.path, precision="half")
+
+
+def test_threads_that_load_at_once_get_their_own_precision(tiny_run):
+    """Keras keeps a dtype policy for each thread."""
+    policies = ["float32", "mixed_bfloat16", "mixed_float16"] * 2
+    barrier = threading.Barrier(len(policies))
+
+    def load(policy):
+        barrier.wait()
+        reader = Reader.load(tiny_run.path, precision=policy)
+        kernel = reader.model.get_layer("highway").compute_dtype
+        return (
+            kernel,
+            keras.config.dtype_policy().name,
+            reader.answer("Who built the mill?", DATA.passages[0]).is_answer,
+        )
+
+    with ThreadPoolExecutor(len(policies)) as pool:
+        found = list(pool.map(load, policies))
+    assert found == [(policy.removeprefix("mixed_"), "float32", True) for policy in policies]
+    assert keras.config.dtype_policy().name == "float32"

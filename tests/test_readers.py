@@ -32,7 +32,7 @@ QUESTION, PASSAGE = "Who built the tower?", "The tall tower was built by Karl We
 
 
 def small_model(name):
-    """The reader with random weights; Keras' first ones are all alike in places."""
+    """The reader with random weights; some of Keras' initial ones are all equal."""
     pairs = [flag.removeprefix("--").split("=") for flag in SMALL[name]]
     values = {field: int(value) for field, value in pairs if field not in ("model", "vectors")}
     model = fabir_tf.build_model(name, frozen_words=30, characters=20, **values)
@@ -172,7 +172,7 @@ def test_porwal_has_the_published_parameters():
 
 
 def test_bidaf_has_the_parameters_of_its_equations():
-    """What lacks to the published 2,695,851 are rows of the two tables: the authors' vocabulary is not known."""
+    """The published 2,695,851 include rows of the two tables, whose numbers are unknown."""
     model = fabir_tf.build_model("bidaf", frozen_words=11, trainable_words=7, characters=13)
     body = 5 * 8 * 100 + 100  # the characters' convolution
     body += 2 * 2 * (200 * 200 + 200)  # two highway layers
@@ -218,9 +218,7 @@ def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path
     """Also where an end comes before its start: with the empty text, and the probability of both."""
     words = sorted({word.lower() for text in (QUESTION, PASSAGE) for word in tokenize(text).words})
     processor = WordProcessor(Vocabulary(tuple(words), tuple("abdehilntuwy"), ()))
-    config = MODELS["bidaf-bologna"].config(
-        variant=variant, word_dim=8, units=4, **processor.sizes
-    )
+    config = MODELS["bidaf-bologna"].config(variant=variant, word_dim=8, units=4, **processor.sizes)
     model = fabir_tf.build_model(config)
     random = np.random.default_rng(1)
     for weight in model.trainable_weights:

@@ -1,4 +1,4 @@
-"""fabir-reproduce: the papers' rows are those of configs/, and a figure comes out of its readers."""
+"""fabir-reproduce: the papers' rows are the files in configs/, and a figure is drawn from its readers."""
 
 import csv
 import json
@@ -56,7 +56,7 @@ def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
     assert config["training"]["epochs"] == 1 and config["model"]["name"] == "bidaf"
 
 
-def test_mistakes_are_told(commands, tiny_run, tmp_path):
+def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     out = f"--output={tmp_path / 'out'}"
     assert_error(commands, "reproduce", [out], ["--table", "--figure", "neither"])
     assert_error(commands, "reproduce", [out, "--table=2", "--figure=3"], ["both"])

@@ -1,4 +1,4 @@
-"""A run that begins as a trained reader: with its weights, words and settings, on other data, through the commands."""
+"""A run that starts from a trained reader: with its weights, words and settings, on other data."""
 
 import json
 
@@ -8,11 +8,11 @@ from test_bad_input import assert_error
 from tiny import ARTICLES, write_squad
 
 from fabir_tf.models import config_class
+from fabir_tf.models.weights import load_weights, weights_of
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.packing import pack
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory
-from fabir_tf.training.checkpoint import load_weights
 from fabir_tf.training.prepared_data import load_data
 from fabir_tf.training.train import train
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
@@ -28,7 +28,7 @@ def other_data(tiny_run, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_run_begins_as_the_reader_it_is_told(commands, tiny_run, other_data, tmp_path, packed):
+def test_a_run_starts_with_the_answers_of_the_reader(commands, tiny_run, other_data, tmp_path, packed):
     first = pack(tiny_run.path, tmp_path / "packed", 1000) if packed else tiny_run.path
     run = tmp_path / "run"
     done = commands("train", f"--start_from={first}", f"--run_dir={run}", "--epochs=0", "--cache_dir=", *other_data)
@@ -39,7 +39,7 @@ def test_a_run_begins_as_the_reader_it_is_told(commands, tiny_run, other_data, t
     assert answers[0] == answers[1]
 
 
-def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tiny_run, other_data, tmp_path):
+def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data, tmp_path):
     flags = [f"--start_from={tiny_run.path}", *other_data, "--batch_size=3", "--learning_rate=0.001", "--cache_dir="]
     # With random numbers of its own, which go on, too.
     flags.append("--word_dropout=0.2")
@@ -60,12 +60,12 @@ def test_it_learns_from_there_and_goes_on_where_it_was_interrupted(commands, tin
     assert 1e-4 < moved < 0.02
 
 
-@pytest.mark.parametrize("word_dropout", ["1", "0.8"])
-def test_what_drops_out_may_be_another(commands, tiny_run, other_data, tmp_path, word_dropout):
+@pytest.mark.parametrize("word_dropout", ["0", "0.2"])
+def test_dropout_may_differ(commands, tiny_run, other_data, tmp_path, word_dropout):
     run = tmp_path / "run"
-    keeps = [f"--{part}_keep=1" for part in ("input", "sublayer", "attention", "selector", "character")]
-    keeps.append(f"--word_dropout={word_dropout}")
-    flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir=", *keeps]
+    rates = [f"--{part}_dropout=0" for part in ("input", "sublayer", "attention", "selector", "character")]
+    rates.append(f"--word_dropout={word_dropout}")
+    flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir=", *rates]
     done = commands("train", *flags)
     assert done.status == 0, done
     answers = [Reader.load(folder).answer(QUESTION, PASSAGE) for folder in (tiny_run.path, run)]
@@ -80,7 +80,7 @@ def test_from_python_the_settings_are_the_readers_too(tiny_run, other_data, tmp_
     assert answers[0] == answers[1]
 
 
-def test_from_python_another_model_is_told(tiny_run, other_data, tmp_path):
+def test_from_python_another_model_is_refused(tiny_run, other_data, tmp_path):
     data = dict(flag.removeprefix("--").split("=", 1) for flag in other_data)
     settings = TrainingConfig(**data, start_from=str(tiny_run.path), epochs=0)
     with pytest.raises(UserError, match="found a --model=fabir, expected --model=bidaf"):
@@ -88,29 +88,44 @@ def test_from_python_another_model_is_told(tiny_run, other_data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_more_layers_than_the_reader_has_start_with_new_weights(commands, tiny_run, other_data, tmp_path):
+    run = tmp_path / "run"
+    flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir="]
+    done = commands("train", *flags, "--num_layers=3")
+    assert done.status == 0, done
+    assert [line for line in done.stdout.splitlines() if "it lacks" in line] == [
+        f"--start_from={tiny_run.path}: it lacks processing_layer_2, processing_layer_3, which start with new weights"
+    ]
+    first, longer = (weights_of(Reader.load(folder).model) for folder in (tiny_run.path, run))
+    new = [name for name in longer if name not in first]
+    assert new and all(name.startswith(("model/processing_layer_2/", "model/processing_layer_3/")) for name in new)
+    for name, weight in first.items():
+        np.testing.assert_array_equal(longer[name], weight, err_msg=name)
+    assert commands("train", *flags, "--num_layers=3", "--resume").status == 0
+
+
 def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_data, tmp_path):
     prepared = tmp_path / "prepared"
     done = commands("prepare", f"--start_from={tiny_run.path}", f"--output={prepared}", "--cache_dir=", *other_data)
     assert done.status == 0, done
-    config = RunDirectory(tiny_run.path).read_model_config()
-    first = json.loads((tiny_run.path / "vocabulary" / "vocabulary.json").read_text())
-    assert list(load_data(prepared, config).vocabulary.characters) == first["characters"]
+    first = json.loads((tiny_run.path / "processor" / "vocabulary.json").read_text())
+    assert list(load_data(prepared).processor.vocabulary.characters) == first["characters"]
     done = commands("train", f"--prepared={prepared}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
     assert done.status == 0, done
     answers = [Reader.load(folder).answer(QUESTION, PASSAGE) for folder in (tiny_run.path, tmp_path / "run")]
     assert answers[0] == answers[1]
 
 
-def test_mistakes_are_told(commands, tiny_run, other_data, tmp_path):
+def test_mistakes_are_reported(commands, tiny_run, other_data, tmp_path):
     flags = [f"--run_dir={tmp_path / 'run'}", *other_data]
     assert_error(commands, "train", [*flags, "--start_from=nowhere"], ["nowhere", "found no run"])
     begin = [*flags, f"--start_from={tiny_run.path}"]
     assert_error(commands, "train", [*begin, "--model=bidaf"], ["--start_from", "--model=fabir", "--model=bidaf"])
     assert_error(
-        commands, "train", [*begin, "--num_layers=3"], ["--start_from", "num_layers=3 in place of 1", "best.npz"]
+        commands, "train", [*begin, "--num_layers=0"], ["--start_from", "num_layers=0 instead of 1", "best.npz"]
     )
     assert_error(
-        commands, "train", [*begin, "--selector=linear"], ["selector='linear' in place of 'convolution'", "best.npz"]
+        commands, "train", [*begin, "--selector=linear"], ["selector='linear' instead of 'convolution'", "best.npz"]
     )
     config = tmp_path / "config.json"
     config.write_text('{"model": "bidaf"}')

@@ -577,7 +577,9 @@ def test_a_run_of_version_0_1_is_not_resumed_and_stays_as_it_is(finished, files,
     run_dir = shutil.copytree(finished.run_dir, tmp_path / "run")
     as_version_0_1(run_dir)
     before = contents(tmp_path)
-    with pytest.raises(UserError, match=r"holds a run of version 0\.1, whose training this version cannot resume") as it:
+    with pytest.raises(
+        UserError, match=r"holds a run of version 0\.1, whose training this version cannot resume"
+    ) as it:
         train_tiny(run_dir, files.with_vectors | {"epochs": 4}, resume=True)
     assert str(it.value).endswith(f"--start_from={run_dir}")
     assert contents(tmp_path) == before

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabir_tf.pipelines.features.windows import merge_windows, window_offsets
+from fabir_tf.pipelines.features.windows import (
+    OVERLAP,
+    merge_windows,
+    reading_examples,
+    smallest_null,
+    window_offsets,
+)
 
 
 @st.composite
@@ -72,7 +78,7 @@ def test_merging_what_was_cut_changes_nothing(cut):
 
 
 def surroundings(token, offset, size, length):
-    """Tokens seen on the poorer side, a passage's own border being no loss."""
+    """Tokens seen on the poorer side, the passage's own start and end being no loss."""
     left = token - offset if offset else np.inf
     right = offset + size - 1 - token if offset + size < length else np.inf
     return min(left, right)
@@ -103,3 +109,43 @@ def test_choice_by_hand():
 def test_windows_of_another_number_than_offsets_are_refused():
     with pytest.raises(ValueError, match="zip"):
         merge_windows([np.zeros(3)], np.array([0, 1]), 4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), max_size=12))
+def test_each_question_is_read_in_windows_of_its_own_size(questions):
+    """Against a loop over the questions."""
+    lengths, sizes = (np.array([pair[part] for pair in questions], np.int64) for part in (0, 1))
+    expected = []
+    for number, (length, size) in enumerate(questions):
+        for offset in window_offsets(length, size, min(OVERLAP, size // 2)).tolist():
+            if length:
+                expected.append((number, offset, min(length, size)))
+    examples = reading_examples(lengths, sizes)
+    found = (examples.questions.tolist(), examples.offsets.tolist(), examples.lengths.tolist())
+    assert list(zip(*found, strict=True)) == expected
+    assert {part.dtype for part in (examples.questions, examples.offsets, examples.lengths)} == {np.dtype(np.int64)}
+
+
+def test_windows_of_different_sizes_by_hand():
+    examples = reading_examples(np.array([10, 10, 0, 10, 300]), np.array([10, 4, 4, 1, 200]))
+    # Half of a window of 4 is shared, nothing of a window of 1, and 100 of 200 tokens.
+    assert examples.questions.tolist() == [0] + [1] * 4 + [3] * 10 + [4] * 2
+    assert examples.offsets.tolist() == [0, 0, 2, 4, 6, *range(10), 0, 100]
+    assert examples.lengths.tolist() == [10] + [4] * 4 + [1] * 10 + [200] * 2
+
+
+@pytest.mark.parametrize(
+    ("null_logits", "expected"),
+    [
+        ([[1.0, 2.0]], [1.0, 2.0]),
+        # Sums of 3, 2.5 and 4: neither the smallest start nor the smallest end decides.
+        ([[1.0, 2.0], [-1.0, 3.5], [5.0, -1.0]], [-1.0, 3.5]),
+        # Of equal sums the first.
+        ([[3.0, 1.0], [1.0, 2.0], [2.0, 1.0]], [1.0, 2.0]),
+    ],
+)
+def test_the_window_that_says_no_answer_least_decides(null_logits, expected):
+    found = smallest_null(np.array(null_logits, np.float32))
+    assert found.tolist() == expected
+    assert found.dtype == np.float32

@@ -1,1 +1,1 @@
-"""What a reader gets right and wrong: scores by kind of question, their certainty, and the errors to read."""
+"""What a reader gets right and wrong: scores by kind of question, certainty, and lists of errors."""

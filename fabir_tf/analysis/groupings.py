@@ -1,4 +1,4 @@
-"""Kinds of questions, as the paper's figures 3 to 6 tell them apart."""
+"""The groups of questions that the paper's figures 3 to 6 compare."""
 
 import dataclasses
 import re
@@ -20,10 +20,10 @@ class Grouping:
     """A way to sort questions into groups.
 
     Attributes:
-        name: as in file names and tables.
-        title: for people.
-        labels: the groups, in the order in which they are shown.
-        groups: int64 `(questions,)`, the place of each question's group in `labels`.
+        name: in file names and tables.
+        title: in headings.
+        labels: names of the groups, in the order in which they are shown.
+        groups: int64 `(questions,)`, the index in `labels` of each question's group.
     """
 
     name: str
@@ -33,15 +33,15 @@ class Grouping:
 
 
 def question_type(question: str) -> str:
-    """The first word that asks.
+    """The first question word.
 
     Args:
         question: its text.
 
     Returns:
-        One of `QUESTION_TYPES`; whom and whose are who, and a question without such a word is other.
+        One of `QUESTION_TYPES`: "who" also for whom and whose, "other" for a question without a question word.
 
-    Reference: FABIR figure 5; thesis section 6.5.4: how does not include how many, how much and how long.
+    Reference: FABIR figure 5; thesis section 6.5.4 ("how" excludes how many, how much and how long).
     """
     found = _ASKING.search(question)
     word = " ".join(found[1].lower().split()) if found else "other"
@@ -49,15 +49,15 @@ def question_type(question: str) -> str:
 
 
 def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
-    """The four ways of the paper.
+    """The four groupings of the paper.
 
     Args:
         tokenized: the questions.
 
     Returns:
-        By the answer's length (of the first reference), the question's, the kind of the question and the passage's
-        length. Lengths are in tokens. The borders of the answers' groups hold those that the paper names (four words,
-        ten words); of the other lengths it shows bars without their borders, and these are ours.
+        The groupings by answer length (of the first reference), question length, question type and passage length.
+        Lengths are in tokens. The bounds of the answer lengths include those that the paper names (four and ten words).
+        The paper gives no bounds for the other lengths; these are our own.
 
     Reference: FABIR figures 3 to 6; thesis figure 17.
     """
@@ -74,7 +74,7 @@ def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
 
 
 def _by_length(name: str, title: str, lengths: np.ndarray, longest: Sequence[int]) -> Grouping:
-    # Questions without an answer are a group of their own where there are such.
+    # Questions without an answer form a group of their own, if there are any.
     longest = (0, *longest) if (lengths == 0).any() else longest
     shortest = [0 if longest[0] == 0 else 1, *(length + 1 for length in longest)]
     labels = [str(low) if low == high else f"{low}-{high}" for low, high in zip(shortest, longest, strict=False)]

@@ -1,16 +1,16 @@
-"""How far a mean over questions would move with other questions: the bootstrap."""
+"""How much a mean over questions would vary with other questions, by the bootstrap."""
 
 import numpy as np
 
 RESAMPLES = 1000
 SEED = 0
-# Of the resampled means, what lies between these percentiles.
+# Percentiles of the resampled means.
 BETWEEN = (2.5, 97.5)
 _AT_ONCE = 1 << 20
 
 
 def resampled_means(values: np.ndarray) -> np.ndarray:
-    """The means of samples drawn with replacement, each as large as the whole; the same draws for every row.
+    """Means of samples that are drawn with replacement and are as large as the data; every row has the same draws.
 
     Args:
         values: float `(rows, questions)`, at least one question.
@@ -31,7 +31,7 @@ def resampled_means(values: np.ndarray) -> np.ndarray:
 
 
 def interval(means: np.ndarray) -> tuple[float, float]:
-    """The borders between which 95 % of the resampled means lie.
+    """The bounds between which 95 % of the resampled means lie.
 
     Args:
         means: float `(RESAMPLES,)`, a column of `resampled_means`, or the difference of two.

@@ -1,4 +1,4 @@
-"""Answers to a data set's questions, each judged by the official metrics."""
+"""Predictions for a dataset's questions, each scored by the official metrics."""
 
 import dataclasses
 import functools
@@ -17,12 +17,12 @@ from fabir_tf.pipelines.json_files import open_json, parse_json, shown
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """One answer, as a file tells it.
+    """One answer of a predictions file.
 
     Attributes:
-        text: the answer.
-        start: where it begins in the passage, in code points; None if the file does not say.
-        probability: how sure its reader was, from 0 to 1; None if the file does not say.
+        text: the answer; "" predicts that there is none.
+        start: its offset in the passage, in code points; None if the file gives none.
+        probability: the reader's probability of it, from 0 to 1; None if the file gives none.
     """
 
     text: str
@@ -32,11 +32,11 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judged:
-    """A file of predictions beside the truth, question by question in the order of the data.
+    """Predictions and their scores, question by question in the order of the data.
 
     Attributes:
-        name: what the predictions are called in tables and pictures.
-        predictions: None for a question that the file lacks, which scores 0.
+        name: the predictions' name in tables and pictures.
+        predictions: None for a question that the file lacks; it scores 0.
         exact_match, f1: float64 `(questions,)`, in percent.
     """
 
@@ -47,17 +47,17 @@ class Judged:
 
     @functools.cached_property
     def probabilities(self) -> np.ndarray | None:
-        """Float64 `(questions,)`, 0 for a question that the file lacks; None if the file tells none."""
-        told = [found.probability if found else 0.0 for found in self.predictions]
-        return None if None in told or not any(self.predictions) else np.array(told, np.float64)
+        """Float64 `(questions,)`, 0 for a question that the file lacks; None if an answer has none."""
+        values = [found.probability if found else 0.0 for found in self.predictions]
+        return None if None in values or not any(self.predictions) else np.array(values, np.float64)
 
 
 def judge(name: str, data: SquadData, predictions: Mapping[str, Prediction]) -> Judged:
-    """Scores each prediction by itself; the means are the official scores.
+    """Scores every prediction on its own; the means are the official scores.
 
     Args:
-        name: what the predictions are called.
-        data: the questions; with some unanswerable ones the metrics are those of SQuAD 2.0.
+        name: the predictions' name.
+        data: the questions; if some are unanswerable, the metrics are those of SQuAD 2.0.
         predictions: by question id; unknown ids are ignored.
 
     Raises:
@@ -68,10 +68,10 @@ def judge(name: str, data: SquadData, predictions: Mapping[str, Prediction]) -> 
         raise UserError(f"{name}: answers no question of {data.name}, expected predictions for its question ids")
     overlap = functools.partial(f1, empty_equals_empty=data.has_unanswerable)
     scores = np.zeros((2, len(found)))
-    for place, (question, prediction) in enumerate(zip(data.questions, found, strict=True)):
+    for index, (question, prediction) in enumerate(zip(data.questions, found, strict=True)):
         if prediction:
             truths = [answer.text for answer in question.answers] or [""]
-            scores[:, place] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
+            scores[:, index] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
     return Judged(name, found, *(100.0 * scores))
 
 
@@ -79,8 +79,8 @@ def read_answers(path: str | os.PathLike) -> dict[str, Prediction]:
     """Reads predictions in the official form, or the JSON lines of `fabir-predict`.
 
     Args:
-        path: a JSON object from question ids to texts; or a line for each question with `id`, `answer` and, as it may
-            be, `start` and `probability`. Lines with `error` instead of an answer count as missing.
+        path: a JSON object from question ids to texts; or one JSON line per question with `id`, `answer` and optionally
+            `start` and `probability`. Lines with `error` instead of an answer count as missing.
 
     Returns:
         The predictions by question id.
@@ -107,26 +107,26 @@ def _is_answer_line(line: bytes) -> bool:
 
 def _from_lines(path: str, lines: list[bytes]):
     for number, line in enumerate(lines, 1):
-        place = f"{path}, answer {number}"
-        row = parse_json(line, place)
+        where = f"{path}, answer {number}"
+        row = parse_json(line, where)
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-            raise UserError(f"{place}: found {shown(row)}, expected an object with a text id and an answer")
+            raise UserError(f"{where}: found {shown(row)}, expected an object with a text id and an answer")
         if "error" in row:
             continue
         if not isinstance(row.get("answer"), str):
-            raise UserError(f"{place}: found {shown(row.get('answer'))} for answer, expected a text")
-        yield row["id"], Prediction(row["answer"], _start(place, row), _probability(place, row))
+            raise UserError(f"{where}: found {shown(row.get('answer'))} for answer, expected a text")
+        yield row["id"], Prediction(row["answer"], _start(where, row), _probability(where, row))
 
 
-def _start(place: str, row: dict[str, Any]) -> int | None:
+def _start(where: str, row: dict[str, Any]) -> int | None:
     start = row.get("start")
     if start is None or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
         return start
-    raise UserError(f"{place}: found {shown(start)} for start, expected a place in the passage")
+    raise UserError(f"{where}: found {shown(start)} for start, expected an offset in the passage")
 
 
-def _probability(place: str, row: dict[str, Any]) -> float | None:
+def _probability(where: str, row: dict[str, Any]) -> float | None:
     value = row.get("probability")
     if value is None or (isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1):
         return value
-    raise UserError(f"{place}: found {shown(value)} for probability, expected a number from 0 to 1")
+    raise UserError(f"{where}: found {shown(value)} for probability, expected a number from 0 to 1")

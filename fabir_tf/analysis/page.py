@@ -1,4 +1,4 @@
-"""The parts of a report in HTML: one file that needs no other."""
+"""The parts of an HTML report, which is one file without external resources."""
 
 import base64
 import html
@@ -23,7 +23,7 @@ article { border: 1px solid #ddd; border-radius: 4px; padding: .6em 1em; margin:
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """A whole HTML file that needs no other.
+    """A whole HTML file without external resources.
 
     Args:
         title: its heading.
@@ -57,17 +57,17 @@ def picture(content: bytes, about: str) -> str:
 
     Args:
         content: a PNG.
-        about: what it shows, for those who cannot see it.
+        about: its alternative text.
     """
     return f'<img src="data:image/png;base64,{base64.b64encode(content).decode()}" alt="{html.escape(about)}">'
 
 
 def wide_picture(content: bytes, about: str) -> str:
-    """A picture in its own size, to be scrolled along.
+    """A picture in its own size, which can be scrolled.
 
     Args:
         content: a PNG.
-        about: what it shows, for those who cannot see it.
+        about: its alternative text.
     """
     return f'<div class="wide">{picture(content, about)}</div>'
 

@@ -14,11 +14,11 @@ _WIDTH_OF_BARS = 0.8
 
 
 def draw_scores(title: str, rows: Sequence[dict]) -> bytes:
-    """F1 and EM of each group, with 95 % intervals, the predictions side by side.
+    """F1 and EM of each group with 95 % intervals, the predictions side by side.
 
     Args:
-        title: what the groups are.
-        rows: those of one grouping, from `score_groups`.
+        title: the grouping's title.
+        rows: the rows of one grouping, from `score_groups`.
     """
     names = list(dict.fromkeys(row["predictions"] for row in rows))
     counts = {row["group"]: row["questions"] for row in rows}
@@ -43,21 +43,21 @@ def _bars(axes, rows: Sequence[dict], metric: str, number: int, of: int) -> None
         np.maximum(0.0, heights - [row[f"{metric}_low"] for row in rows]),
         np.maximum(0.0, np.array([row[f"{metric}_high"] for row in rows]) - heights),
     ]
-    places = np.arange(len(rows)) + (number - (of - 1) / 2) * width
-    axes.bar(places, heights, width, yerr=errors, capsize=2, label=rows[0]["predictions"])
+    positions = np.arange(len(rows)) + (number - (of - 1) / 2) * width
+    axes.bar(positions, heights, width, yerr=errors, capsize=2, label=rows[0]["predictions"])
 
 
 def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:
-    """How often answers are right against how probable their reader found them.
+    """The fraction of right answers against their probability.
 
     Args:
-        bins: by the predictions' name.
+        bins: from `certainty_bins`, by the predictions' name.
     """
     figure = Figure(figsize=(6, 6), layout="constrained")
     axes = figure.subplots()
-    axes.plot([0, 100], [0, 100], color="grey", linestyle=":", label="as probable as right")
+    axes.plot([0, 100], [0, 100], color="grey", linestyle=":", label="perfectly calibrated")
     for name, found in bins.items():
-        label = f"{name}: off by {calibration_error(found):.1f} points in the mean"
+        label = f"{name}: calibration error {calibration_error(found):.1f} points"
         axes.plot([one.probability for one in found], [one.exact_match for one in found], marker="o", label=label)
     axes.set_xlabel("probability of the answer, %")
     axes.set_ylabel("EM, %")
@@ -67,8 +67,8 @@ def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:
     return _png(figure)
 
 
-def draw_borders(inspection: Inspection) -> bytes:
-    """The probability of each passage token to be the first and the last of the answer.
+def draw_boundaries(inspection: Inspection) -> bytes:
+    """The probability of each passage token to be the first and the last token of the answer.
 
     Args:
         inspection: from `fabir_tf.reading.inspection.look_inside`.
@@ -76,9 +76,9 @@ def draw_borders(inspection: Inspection) -> bytes:
     words = inspection.passage.words
     figure = Figure(figsize=(max(6.0, 0.16 * len(words)), 3.2), layout="constrained")
     axes = figure.subplots()
-    places = np.arange(len(words))
-    axes.bar(places - 0.2, inspection.start, 0.4, label="start")
-    axes.bar(places + 0.2, inspection.end, 0.4, label="end")
+    positions = np.arange(len(words))
+    axes.bar(positions - 0.2, inspection.start, 0.4, label="start")
+    axes.bar(positions + 0.2, inspection.end, 0.4, label="end")
     _name(axes.set_xticks, words, rotation=90)
     axes.set_ylabel("probability")
     axes.legend()
@@ -86,7 +86,7 @@ def draw_borders(inspection: Inspection) -> bytes:
 
 
 def draw_attention(inspection: Inspection, kind: str) -> bytes:
-    """What one attention weighs, averaged over its heads.
+    """The weights of one attention, averaged over its heads.
 
     Args:
         inspection: from `fabir_tf.reading.inspection.look_inside`.
@@ -96,7 +96,7 @@ def draw_attention(inspection: Inspection, kind: str) -> bytes:
     queries = inspection.question if kind.endswith("question_self_attention") else inspection.passage
     keys = inspection.passage if kind.endswith("passage_self_attention") else inspection.question
     if len(queries.words) > len(keys.words):
-        # The long text along the page.
+        # The longer text runs along the horizontal axis.
         queries, keys, weights = keys, queries, weights.T
     size = (max(5.0, 0.14 * len(keys.words)), max(2.4, 0.14 * len(queries.words) + 1.2))
     figure = Figure(figsize=size, layout="constrained")
@@ -110,7 +110,7 @@ def draw_attention(inspection: Inspection, kind: str) -> bytes:
 
 
 def _name(set_ticks: Callable, words: Sequence[str], **options) -> None:
-    # A dollar sign in a text borders no formula.
+    # matplotlib would read text between dollar signs as a formula.
     set_ticks(range(len(words)), words, fontsize=6, parse_math=False, **options)
 
 

@@ -1,8 +1,8 @@
-"""Pictures are optional: they take matplotlib, the extra `plot`."""
+"""Pictures are optional: they need matplotlib, the extra `plot`."""
 
 import importlib.util
 
-NO_PICTURES = 'no picture is drawn, which takes matplotlib: pip install "fabir_tf[plot]"'
+NO_PICTURES = 'no picture is drawn because matplotlib is missing: pip install "fabir_tf[plot]"'
 
 
 def has_pictures() -> bool:

@@ -1,4 +1,4 @@
-"""The table of an analysis: each kind of question, each file of predictions, EM and F1 with their intervals."""
+"""The table of an analysis: EM and F1 with their intervals, for each group of questions and each predictions file."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,23 +15,23 @@ COLUMNS = ("grouping", "group", "predictions", "questions", *(m + part for m in 
 
 
 def score_groups(judged: Sequence[Judged], groupings: Sequence[Grouping]) -> list[dict]:
-    """Scores every group of questions, and all of them.
+    """Scores every group of questions, and all questions.
 
     Args:
-        judged: the predictions; with several, each is also set against the first, on the same resampled questions.
+        judged: the predictions; all others are compared with the first on the same resampled questions.
         groupings: ways to sort the questions; groups without a question are left out.
 
     Returns:
-        Examples by `COLUMNS`: percentages, and the borders of their 95 % intervals; `..._above_first` is the difference to
-        the first predictions, None for these themselves.
+        Rows by `COLUMNS`: percentages and the bounds of their 95 % intervals. `..._above_first` is the difference from
+        the first predictions, None for the first themselves.
     """
     everything = Grouping(ALL, ALL, (ALL,), np.zeros(len(judged[0].f1), np.int64))
     return [row for grouping in (everything, *groupings) for row in _rows(judged, grouping)]
 
 
 def _rows(judged: Sequence[Judged], grouping: Grouping) -> Iterator[dict]:
-    for place, label in enumerate(grouping.labels):
-        chosen = np.flatnonzero(grouping.groups == place)
+    for index, label in enumerate(grouping.labels):
+        chosen = np.flatnonzero(grouping.groups == index)
         if not len(chosen):
             continue
         rows = [

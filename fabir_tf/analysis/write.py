@@ -1,4 +1,4 @@
-"""What an analysis leaves in its folder."""
+"""Writes the files of an analysis."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,16 +21,16 @@ from fabir_tf.reading.reader import Reader
 def write_analysis(
     folder: Path, tokenized: TokenizedDataset, judged: Sequence[Judged], most_errors: int = 50
 ) -> list[dict]:
-    """Writes scores.csv, report.html and, where matplotlib is installed, the report's pictures by themselves.
+    """Writes scores.csv, report.html and, where matplotlib is installed, the report's pictures as files of their own.
 
     Args:
         folder: made if it does not exist.
         tokenized: the questions.
-        judged: the predictions; the others are set against the first.
-        most_errors: errors of each kind in the report.
+        judged: the predictions; all others are compared with the first.
+        most_errors: most errors of each kind in the report.
 
     Returns:
-        The rows of scores.csv, those of all questions first.
+        The rows of scores.csv; those of all questions come first.
     """
     data, ways = tokenized.data, groupings(tokenized)
     rows = score_groups(judged, ways)
@@ -49,26 +49,26 @@ def write_analysis(
         parts += [page.heading(f"{one.name}: the worst answers"), errors(data, one, worst_answers(one, most_errors))]
         if one.probabilities is not None:
             surest = errors(data, one, surest_errors(one, most_errors))
-            parts += [page.heading(f"{one.name}: the surest of the wrong answers"), surest]
+            parts += [page.heading(f"{one.name}: the wrong answers with the highest probability"), surest]
     write_text(folder / "report.html", page.page(f"Answers to {Path(data.name).name}", parts))
     return rows
 
 
 def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id: str) -> None:
-    """Writes question.html: what a reader computed on the way to one answer.
+    """Writes question.html: what a reader computes on the way to one answer.
 
     Args:
         folder: made if it does not exist.
         data: the questions.
         reader: a trained reader.
-        question_id: which question.
+        question_id: the id of the question.
 
     Raises:
-        UserError: there is no such question, matplotlib is missing, or the passage is too long to be read in one piece.
+        UserError: no question has the id, matplotlib is missing, or the passage does not fit one window.
     """
     question = next((question for question in data.questions if question.id == question_id), None)
     if question is None:
-        raise UserError(f"--question_id={question_id}: no such question in {data.name}")
+        raise UserError(f"--question_id={question_id}: no such question in {data.name}, expected the id of one")
     if not has_pictures():
         raise UserError(NO_PICTURES)
     from fabir_tf.analysis import pictures
@@ -79,7 +79,7 @@ def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id:
     parts = [
         page.note(passage),
         page.note(f"Answer: {answer.text} (probability {answer.probability:.2f})"),
-        page.wide_picture(pictures.draw_borders(inside), "probability of each token to begin and to end the answer"),
+        page.wide_picture(pictures.draw_boundaries(inside), "probability of each token to start and to end the answer"),
     ]
     parts += [page.wide_picture(pictures.draw_attention(inside, kind), kind) for kind in inside.attention]
     write_text(folder / "question.html", page.page(question.text, parts))

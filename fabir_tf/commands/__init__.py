@@ -1,1 +1,1 @@
-"""The console scripts: flags at the door, then one call."""
+"""The console scripts: each parses its flags and calls the library."""

@@ -1,12 +1,12 @@
-"""Shows what a reader gets right and wrong: scores by kind of question with intervals, pictures, and the errors.
+"""Shows what a reader gets right and wrong: scores by kind of question with intervals, pictures, and errors.
 
     fabir-analyze --dataset=dev.json --predictions_files=fabir=answers.jsonl,bidaf=predictions.json --output=analysis
     fabir-analyze --dataset=dev.json --run_dir=runs/base --question_id=56be4db0acb8001400a502ec --output=analysis
 
-Predictions are files of fabir-evaluate (question id to text) or of fabir-predict (JSON lines, which also tell how sure
-the reader was); a name before each file's path is what it is called. Writes scores.csv and report.html, one file with
-everything in it, and the pictures once more by themselves. With --run_dir and --question_id it looks inside a reader
-while it answers that question, into question.html: border probabilities and every attention.
+Predictions are files of fabir-evaluate (question id to text) or of fabir-predict (JSON lines with probabilities), each
+optionally with a name in front of its path. Writes scores.csv, report.html (one file without external resources), and
+the pictures as files of their own. With --run_dir and --question_id it writes question.html, which shows how a reader
+answers that question: start and end probabilities and all attention weights.
 """
 
 from pathlib import Path
@@ -26,27 +26,27 @@ from fabir_tf.pipelines.text.word_processor import WordTokenizer
 def define_flags() -> None:
     """Flags of the command."""
     flags.DEFINE_string("dataset", None, "The questions: a SQuAD JSON file, a TFDS name, sample or auto.")
-    text = "Predictions, comma-separated, each a file or NAME=FILE; the others are set against the first."
+    text = "Predictions, comma-separated, each a file or NAME=FILE; all others are compared with the first."
     flags.DEFINE_list("predictions_files", [], text)
-    flags.DEFINE_string("output", None, "Folder for what is written.")
-    flags.DEFINE_integer("errors", 50, "Errors of each kind in the report.", lower_bound=0)
-    flags.DEFINE_string("question_id", None, "Question of the dataset, to look into a reader while it answers it.")
-    cli.define_reader_flags("is looked into, with question_id")
+    flags.DEFINE_string("output", None, "Folder for the results.")
+    flags.DEFINE_integer("errors", 50, "Most errors of each kind in the report.", lower_bound=0)
+    flags.DEFINE_string("question_id", None, "Id of a question of the dataset; shows how a reader answers it.")
+    cli.define_reader_flags("is inspected, with question_id")
     cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
-    """Reads, judges and writes."""
+    """Reads the predictions, scores them and writes the results."""
     reader_folder = cli.reader_folder(values)
     _validate_flags(values, reader_folder)
-    # Brings TensorFlow, which a mistake in the flags need not wait for.
+    # Imports TensorFlow, so mistakes in the flags are reported before.
     from fabir_tf.analysis.write import write_analysis, write_inspection
 
     folder = Path(values.output).expanduser()
     validate_writable(folder / "report.html")
     named = dict(_named(text) for text in values.predictions_files)
     if len(named) < len(values.predictions_files):
-        raise UserError("--predictions_files: found the same name twice, expected NAME=FILE with different names")
+        raise UserError("--predictions_files: found the same name twice, expected different names, as in NAME=FILE")
     answers = {name: read_answers(path) for name, path in named.items()}
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
@@ -67,7 +67,7 @@ def main(values: flags.FlagValues) -> None:
 def _validate_flags(values: flags.FlagValues, reader_folder: str | None) -> None:
     cli.validate_given(values, dataset="the questions", output="a folder")
     if bool(reader_folder) != bool(values.question_id):
-        raise UserError("--run_dir (or --model) and --question_id go together, found one of them")
+        raise UserError("--run_dir (or --model) and --question_id: found one of them, expected both or neither")
     if not values.predictions_files and not values.question_id:
         raise UserError("expected --predictions_files, or --run_dir (or --model) with --question_id, found neither")
     if values.question_id and not has_pictures():

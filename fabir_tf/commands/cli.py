@@ -1,6 +1,7 @@
-"""What all commands share: flags that are defined once, and mistakes told in one sentence."""
+"""What all commands share: their flags, and the report of a mistake in one sentence."""
 
 import contextlib
+import importlib
 import os
 import re
 import sys
@@ -27,17 +28,17 @@ DEFAULT_MODEL = "fabir"
 
 
 def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
-    """Runs a command whose flags are defined; a person's mistake ends it with status 2 and one line.
+    """Runs a command whose flags are defined; a user's mistake ends it with status 2 and one line.
 
     Args:
         main: the command.
-        doc: what it is for, shown above the flags by --help.
+        doc: its description, shown above the flags by --help.
     """
     sys.modules["__main__"].__doc__ = doc
     _list_own_flags()
 
     def guarded(arguments: list[str]) -> None:
-        # What is told may name a file in letters that the terminal's encoding lacks.
+        # A message may name a file in letters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
         try:
             if arguments[1:]:
@@ -49,7 +50,7 @@ def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
         except BrokenPipeError:
-            # Whoever read the output has seen enough, as in `| head`.
+            # The reader of a pipe has closed it, as `| head` does.
             _drop_output()
             sys.exit(1)
         except Exception as error:
@@ -62,48 +63,48 @@ def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
 
 
 def to_stderr(line: str) -> None:
-    """Tells a person something that is no result."""
+    """Prints a message that is not a result."""
     print(line, file=sys.stderr, flush=True)
 
 
 def show_progress(done: int, total: int) -> None:
-    """A counter that overwrites itself on a terminal; silent where there is none."""
+    """Prints a counter that overwrites itself; without a terminal it prints nothing."""
     if sys.stderr.isatty():
         print(f"\r{done:,} of {total:,} answered", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def _list_own_flags() -> None:
-    """Makes --help list the command's flags: Abseil lists those of the main module, which a console script is not."""
+    """Makes --help list the command's flags: Abseil lists those of the main module, which is another one."""
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         for flag in defined if module.startswith("fabir_tf.") else ():
             flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
-    """Parses the flags; the arguments that are no flags."""
+    """Parses the flags, and returns the other arguments."""
     try:
-        # With the lines of flag files in place of --flagfile.
+        # Replaces --flagfile by the lines of the file.
         old = renamed_flag_error(flags.FLAGS.read_flags_from_files(arguments[1:], force_gnu=False))
         if old:
             _fail(old)
         rest = flags.FLAGS(arguments)
     except flags.CantOpenFlagFileError as error:
         cause = error.__context__
-        _fail(f"--flagfile={cause.filename}: {cause.strerror}, expected a file with a flag a line")
+        _fail(f"--flagfile={cause.filename}: {cause.strerror}, expected a file with one flag per line")
     except UnicodeDecodeError as error:
-        _fail(f"--flagfile: found bytes that are not UTF-8 at {error.start}, expected a file with a flag a line")
+        _fail(f"--flagfile: found bytes that are not UTF-8 at {error.start}, expected a file with one flag per line")
     except flags.IllegalFlagValueError as error:
         _fail(_without_python(error))
     except (flags.Error, ValueError) as error:
         _fail(f"{error}; --help lists the flags")
     if flags.FLAGS["verbosity"].using_default_value:
-        # Other libraries' notes would bury what a command says itself.
+        # The log messages of other libraries would bury the command's own.
         flags.FLAGS.verbosity = -1
     return rest
 
 
 def _without_python(error: flags.IllegalFlagValueError) -> str:
-    """What a flag expects, in place of what Python says about its value."""
+    """The message with what the flag expects instead of the parser's own explanation."""
     found = re.match(r"flag --(\w+)=", str(error))
     if not found or not isinstance(error.__context__, ValueError | TypeError | OverflowError):
         return str(error)
@@ -115,22 +116,22 @@ def _without_python(error: flags.IllegalFlagValueError) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """What to tell a person; nothing where the mistake is the program's own."""
+    """The message of a user's mistake; "" for an error of the program."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, WriteError):
         return f"{error.filename}: cannot be written ({error.strerror})"
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror or error}"
-    # TensorFlow's own class by its name, because its import would make every mistake wait for seconds.
+        file = f"{error.filename}: " if error.filename else ""
+        return f"{file}{error.strerror or error}"
+    # TensorFlow's class is compared by name, because importing it takes seconds.
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         return "the memory is full: lower --batch_size, --max_passage or the sizes of the model"
     return ""
 
 
 def _drop_output() -> None:
-    """Gives up what could not be printed, or the interpreter would try once more at its end, and complain."""
+    """Discards unprinted output, which the interpreter would otherwise try to print again at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -145,28 +146,47 @@ def _fail(message: str) -> None:
 
 
 def define_reader_flags(purpose: str) -> None:
-    """Flags that name a trained reader, and say how it reads.
+    """Defines the flags that name a trained reader and set how it reads.
 
     Args:
-        purpose: what becomes of the reader, for the help.
+        purpose: what the command does with the reader, for the help.
     """
     flags.DEFINE_string("run_dir", None, f"Run whose best checkpoint {purpose}.")
-    text = f"Reader that comes with the package and {purpose}, in place of a run"
+    text = f"Reader of the package that {purpose}, instead of a run"
     flags.DEFINE_string("model", None, f"{text}: {', '.join(pretrained_readers()) or 'none yet'}.")
     define_reading_flags()
 
 
+def import_modules() -> None:
+    """Defines --import and imports its modules, before their readers are needed to define further flags."""
+    text = "Python modules that register readers, processors or layers of your own, comma-separated."
+    flags.DEFINE_list("import", [], text)
+    try:
+        arguments = flags.FLAGS.read_flags_from_files(sys.argv[1:], force_gnu=False)
+    except flags.Error:
+        # Parsing the flags will report it.
+        return
+    named = [re.fullmatch(r"--?import=(.+)", argument) for argument in arguments]
+    names = [name for found in named if found for name in found[1].split(",")]
+    for name in filter(None, names):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            _fail(f"--import={name}: {error}, expected a module that can be imported from here")
+
+
 def define_reading_flags() -> None:
-    """Flags that say how a trained reader reads."""
-    text = "Passages of more tokens are read in overlapping windows."
+    """Defines the flags that set how a trained reader reads."""
+    import_modules()
+    text = "Longer passages are read in overlapping windows, in tokens."
     flags.DEFINE_integer("max_passage", 512, text, lower_bound=1, upper_bound=LONGEST_PASSAGE)
-    flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, whatever the run was trained with.")
-    text = "Longest predicted answer, in tokens; the run's own when not given."
+    flags.DEFINE_enum("precision", POLICIES[0], POLICIES, "Precision of the layers, independent of the training's.")
+    text = "Longest predicted answer, in tokens; by default the run's own."
     flags.DEFINE_integer("max_answer", None, text, lower_bound=1)
 
 
 def load_reader(values: flags.FlagValues, folder: str):
-    """The reader in a folder, as the flags of `define_reading_flags` say."""
+    """Loads the reader in a folder, with the flags of `define_reading_flags`."""
     # Imports TensorFlow, so only commands that read wait for it.
     from fabir_tf.reading.reader import Reader
 
@@ -174,7 +194,7 @@ def load_reader(values: flags.FlagValues, folder: str):
 
 
 def reader_folder(values: flags.FlagValues) -> str | None:
-    """Where the reader of --run_dir or --model is; None where neither is given.
+    """The folder of the reader of --run_dir or --model; None if neither is given.
 
     Args:
         values: the flags of `define_reader_flags`.
@@ -193,10 +213,13 @@ def reader_folder(values: flags.FlagValues) -> str | None:
 
 
 def needed_reader_folder(values: flags.FlagValues) -> str:
-    """`reader_folder`, where there has to be one.
+    """The folder of the reader of --run_dir or --model.
+
+    Args:
+        values: the flags of `define_reader_flags`.
 
     Raises:
-        UserError: as `reader_folder`; or neither flag is given.
+        UserError: both or neither are given, or there is no such reader.
     """
     folder = reader_folder(values)
     if not folder:
@@ -207,11 +230,11 @@ def needed_reader_folder(values: flags.FlagValues) -> str:
 
 
 def validate_given(values: flags.FlagValues, **meanings: str) -> None:
-    """Refuses to begin without some flags.
+    """Checks that required flags are given.
 
     Args:
         values: the flags.
-        **meanings: by flag, what it names.
+        **meanings: what each of the flags names.
 
     Raises:
         UserError: a flag is not given, or is empty.
@@ -222,16 +245,17 @@ def validate_given(values: flags.FlagValues, **meanings: str) -> None:
 
 
 def define_data_flags() -> None:
-    """Flags of `DataOptions`."""
-    text = "Where tokenized texts are kept between runs; empty keeps none."
+    """Defines the flags of `DataOptions`."""
+    text = "Folder that keeps tokenized texts between runs; empty keeps none."
     flags.DEFINE_string("cache_dir", DataOptions.cache_dir, text)
-    flags.DEFINE_string("tfds_data_dir", None, "Where TFDS keeps prepared datasets; its own default when empty.")
-    text = "Folder with the official SQuAD files, to prepare them through TFDS without the internet."
+    flags.DEFINE_string("tfds_data_dir", None, "Folder of TFDS' prepared datasets; by default TFDS' own.")
+    text = "Folder with the official SQuAD files, from which TFDS prepares its datasets offline."
     flags.DEFINE_string("tfds_manual_dir", None, text)
 
 
 def define_setting_flags() -> None:
-    """Flags of everything that decides about data, model and training."""
+    """Defines the flags of data, model and training."""
+    import_modules()
     flags.DEFINE_string("config", None, "JSON file of settings, such as a run's config.json.")
     define_data_flags()
     TrainingConfig.define_flags(flags.FLAGS)
@@ -242,20 +266,22 @@ def define_setting_flags() -> None:
 
 def data_options(values: flags.FlagValues, prepared: str | None = None) -> DataOptions:
     """The `DataOptions` of the flags."""
-    places = (values.cache_dir, values.tfds_data_dir, values.tfds_manual_dir, prepared)
-    return DataOptions(*(place or None for place in places))
+    folders = (values.cache_dir, values.tfds_data_dir, values.tfds_manual_dir, prepared)
+    return DataOptions(*(folder or None for folder in folders))
 
 
 def configurations(values: flags.FlagValues, prepared: str | None = None) -> tuple[ReaderConfig, TrainingConfig]:
-    """The configurations of the defaults, the reader of --start_from, --config and the flags; the later one wins.
+    """The configurations of model and training.
+
+    Settings come from the defaults, the reader of --start_from, --config and the flags; later ones win.
 
     Args:
         values: the flags.
-        prepared: a folder of prepared data, if it takes the place of the data.
+        prepared: a folder of prepared data, or None to read the data itself.
 
     Raises:
-        UserError: a setting is unknown or does not fit, is one of another model, or is not the one that the data was
-            prepared with.
+        UserError: a setting is unknown, does not fit, belongs to another model, or differs from the one that the data
+            was prepared with.
     """
     given = _settings_in(values.config) if values.config else {}
     if "model" in given and (not isinstance(given["model"], str) or given["model"] not in MODELS):
@@ -263,9 +289,9 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     named = given.pop("model", None)
     fixed = prepared_settings(Path(prepared).expanduser()) if prepared else {}
     start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
-    # What is no text is told below, as any setting of --config is.
-    begun = reader_directory(start_from).read_model_config() if start_from and isinstance(start_from, str) else None
-    name = values.model or named or (model_name(begun) if begun else DEFAULT_MODEL)
+    # A value that is no string is reported below, like any other setting of --config.
+    start = reader_directory(start_from).read_model_config() if start_from and isinstance(start_from, str) else None
+    name = values.model or named or (model_name(start) if start else DEFAULT_MODEL)
     chosen = MODELS[name].config
     model, training = _split_settings(values.config, given, chosen, TrainingConfig)
     model |= _flags_of(name, values)
@@ -273,15 +299,15 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     for field, value in fixed.items():
         found = (model | training).get(field, value)
         if found != value:
-            raise UserError(f"--prepared={prepared}: prepared with {field}={value!r}, found {field}={found!r}")
-    if begun:
-        validate_model(start_from, begun, name)
-        model = begun.to_dict() | model
+            raise UserError(f"--prepared={prepared}: found {field}={found!r}, expected {field}={value!r} as prepared")
+    if start:
+        validate_model(start_from, start, name)
+        model = start.to_dict() | model
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
 
 def _flags_of(name: str, values: flags.FlagValues) -> dict:
-    """The fields of a model whose flags a person gave; flags of other models would be of no effect."""
+    """The given flags of a model; refuses flags of other models, which would have no effect."""
     chosen = MODELS[name].config
     for family in MODELS.values():
         for field, value in family.config.given_flags(values).items():
@@ -291,7 +317,7 @@ def _flags_of(name: str, values: flags.FlagValues) -> dict:
 
 
 def _settings_in(path: str) -> dict:
-    """The settings of a JSON file: flat, or nested under "model" and "training" as a run's config.json."""
+    """The settings of a JSON file: flat, or nested under "model" and "training" like a run's config.json."""
     content = read_json(Path(path))
     if not isinstance(content, dict):
         raise UserError(f"{path}: found {shown(content)}, expected a JSON object of settings")
@@ -304,7 +330,7 @@ def _settings_in(path: str) -> dict:
 
 
 def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dict]:
-    """For each configuration its fields, taken out of `values` and checked."""
+    """Moves each configuration's fields out of `values`, and checks them."""
     parts = [{name: values.pop(name) for name in list(values) if name in cls.__dataclass_fields__} for cls in classes]
     if values:
         model = next(name for name, family in MODELS.items() if family.config is classes[0])
@@ -325,16 +351,16 @@ def _check_settings(path: str, cls: type[Config], settings: dict) -> None:
 
 
 def validate_other_file(flag: str, path: str | None, sources: dict[str, str | None]) -> None:
-    """Refuses to write a result over what it is made from.
+    """Checks that a result does not overwrite a file that it is made from.
 
     Args:
         flag: the flag that names the result.
         path: its value.
-        sources: the flags that name what is read, and their values.
+        sources: the values of the flags that name input files.
 
     Raises:
         UserError: two flags name the same file.
     """
     for name, source in sources.items():
         if path and source and os.path.realpath(path) == os.path.realpath(source) and os.path.isfile(path):
-            raise UserError(f"--{flag}={path} is the file that --{name} reads, expected another one to write to")
+            raise UserError(f"--{flag}={path} is the file that --{name} reads, expected another one")

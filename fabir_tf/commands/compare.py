@@ -3,9 +3,9 @@
     fabir-compare --configs=configs/fabir.flags,configs/bidaf.flags --seeds=1,2,3 --output=comparison \\
         --dataset=train.json --eval_dataset=dev.json --epochs=3
 
-Every setting of fabir-train that is given holds for all runs, whatever their own flag files say. The epoch that is kept
-of each run is chosen on --eval_dataset; with --test_dataset, the table's scores are of data that nothing was chosen on.
-An interrupted comparison goes on where it was when it is typed again; more configurations and more seeds may be added.
+Settings of fabir-train on this command line replace those of all flag files. The best epoch of each run is chosen on
+--eval_dataset; --test_dataset scores the readers on other data. Type the same command to resume an interrupted
+comparison; more configurations and seeds may be added.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ from fabir_tf.training.training_config import TrainingConfig
 
 
 def define_flags() -> None:
-    """Flags of the command, those of fabir-train among them."""
-    flags.DEFINE_list("configs", [], "Flag files of fabir-train, comma-separated: a row of the table each.")
-    flags.DEFINE_list("seeds", ["1"], "Each configuration is trained once with each of these.")
+    """Flags of the command, including those of fabir-train."""
+    flags.DEFINE_list("configs", [], "Flag files of fabir-train, comma-separated; each is a row of the table.")
+    flags.DEFINE_list("seeds", ["1"], "Seeds, comma-separated; each configuration is trained once with each seed.")
     flags.DEFINE_string("output", None, "Folder for the runs and the table.")
     flags.DEFINE_string(
         "test_dataset",
         None,
-        "What the trained readers are scored on, when --eval_dataset, by which their epoch is chosen, is other data.",
+        "Data that the trained readers are scored on; by default --eval_dataset, on which the best epoch is chosen.",
     )
     cli.define_setting_flags()
 
@@ -55,14 +55,18 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
             found = f"found bytes that are not UTF-8 at {error.start}"
             raise UserError(f"--configs: {path}: {found}, expected a flag file of fabir-train") from None
     if len({path.stem for path in configs}) < len(configs):
-        raise UserError("--configs: two of the files have the same name, by which the table tells them apart")
-    refuse_single_run(values, "it is --seeds and the flag files that decide")
+        raise UserError(
+            "--configs: found two files with the same name, expected different ones, which name the table's rows"
+        )
+    refuse_single_run(values, "--seeds and the flag files set it")
     dataset = values.eval_dataset or values.dataset
     if not dataset or (names_file(dataset) and not values.eval_dataset):
-        raise UserError("--dataset and --eval_dataset are missing: name the data that all are trained and scored on")
+        raise UserError(
+            "--dataset and --eval_dataset are missing: name the data that all runs are trained and scored on"
+        )
     plan = Plan(configs, training_seeds(values.seeds), shared_flags(values), values.test_dataset or dataset, folder)
     if values.test_dataset:
-        # What cannot be read is told of before hours of training.
+        # Reports a mistake before hours of training.
         folders = cli.data_options(values).tfds_folders
         load_dataset(values.test_dataset, "dev", **folders, flag="--test_dataset", log=cli.to_stderr)
     validate_writable(folder / "plan.json")
@@ -70,11 +74,11 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
 
 
 def refuse_single_run(values: flags.FlagValues, instead: str) -> None:
-    """Refuses the flags that make sense for one run alone.
+    """Refuses the flags that only make sense for a single run.
 
     Args:
         values: the flags.
-        instead: what decides about these here.
+        instead: what sets these here, for the message.
 
     Raises:
         UserError: one of them is given.
@@ -96,7 +100,7 @@ def training_seeds(texts: list[str]) -> tuple[int, ...]:
 
 
 def shared_flags(values: flags.FlagValues) -> tuple[str, ...]:
-    """The settings that were given, for every run."""
+    """The given settings, which hold for every run."""
     classes = [TrainingConfig, *(family.config for family in MODELS.values())]
     given = {name: values[name].value for name in ("config", *DATA_FLAGS) if values[name].present}
     for cls in classes:

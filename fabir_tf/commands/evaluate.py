@@ -28,21 +28,23 @@ from fabir_tf.reading.evaluation import predictions_of, score, score_answers
 def define_flags() -> None:
     """Flags of the command."""
     cli.define_reader_flags("is scored")
-    flags.DEFINE_string("predictions_file", None, "Predictions to score instead of a run: JSON, question id to text.")
+    flags.DEFINE_string(
+        "predictions_file", None, "Predictions to score instead of a reader: JSON, question id to text."
+    )
     flags.DEFINE_string(
         "no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to no-answer probability."
     )
     flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
-    flags.DEFINE_string("output_file", None, "Where to write the run's predictions, in the official format.")
-    flags.DEFINE_string("report_file", None, "Where to write the figures, as JSON.")
+    flags.DEFINE_string("output_file", None, "File for the reader's predictions, in the official format.")
+    flags.DEFINE_string("report_file", None, "File for the scores, as JSON.")
     cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
-    """Scores and writes what was asked for."""
+    """Scores the predictions and writes the results."""
     folder = cli.reader_folder(values)
     if bool(folder) == bool(values.predictions_file):
-        raise UserError("expected either --run_dir (or --model) or --predictions_file, found both or neither")
+        raise UserError("--run_dir (or --model) and --predictions_file: found both or neither, expected one of them")
     cli.validate_given(values, dataset="the data to score on")
     if folder and values.no_answer_file:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
@@ -59,7 +61,7 @@ def main(values: flags.FlagValues) -> None:
 
 
 def _check_output(values: flags.FlagValues, flag: str) -> None:
-    """Finds out before the scoring, which may take minutes, whether a result can be written."""
+    """Checks that a result can be written, before the scoring, which may take minutes."""
     path = values[flag].value
     if path:
         names = ("dataset", "predictions_file", "no_answer_file")

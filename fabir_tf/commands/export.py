@@ -2,8 +2,8 @@
 
     fabir-export --run_dir=runs/base --export_dir=exported/fabir --calibration_dataset=held-out.json
 
-Beside the model, assets.extra holds the requests that a server warms up with, and calibration.json, which says how well
-the probabilities can be trusted.
+The model's folder assets.extra also holds warm-up requests for the server, and calibration.json, which measures how
+well the probabilities can be trusted.
 """
 
 from absl import flags
@@ -21,17 +21,15 @@ NONE = "none"
 def define_flags() -> None:
     """Flags of the command."""
     cli.define_reader_flags("is exported")
-    flags.DEFINE_string("export_dir", None, "Folder that a server watches; a version is written into it.")
-    flags.DEFINE_integer(
-        "version", None, "Number of the version; the one after the latest when not given.", lower_bound=1
-    )
-    flags.DEFINE_integer("n_best", 5, "Spans given per question.", lower_bound=1, upper_bound=100)
+    flags.DEFINE_string("export_dir", None, "Folder that a server watches; the command writes a version into it.")
+    flags.DEFINE_integer("version", None, "Number of the version; by default the one after the latest.", lower_bound=1)
+    flags.DEFINE_integer("n_best", 5, "Spans per question.", lower_bound=1, upper_bound=100)
     flags.DEFINE_string(
         "calibration_dataset",
         None,
-        "Held-out questions that make the probabilities honest: a SQuAD JSON file, a TFDS name, sample, or none, which "
-        "leaves them as the reader has them; when not given, what the run set aside from its training file. A reader "
-        "that was packed with such questions needs none.",
+        "Held-out questions to calibrate the probabilities on: a SQuAD JSON file, a TFDS name, or sample; none keeps "
+        "the reader's own probabilities. By default the articles that the run held out of its training file; a reader "
+        "that is already calibrated needs none.",
     )
     cli.define_data_flags()
 
@@ -54,7 +52,7 @@ def main(values: flags.FlagValues) -> None:
         cli.to_stderr(reader.calibration.summary())
     export_reader(reader, folder.parent, int(folder.name), values.n_best)
     if not (folder / "assets.extra" / WARM_UP_FILE).exists():
-        cli.to_stderr("no requests to warm up with: they take the package tensorflow-serving-api")
+        cli.to_stderr("no warm-up requests are written: they need the package tensorflow-serving-api")
     with named_errors("standard output"):
         print(folder)
 
@@ -64,19 +62,19 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     name = values.calibration_dataset
     if name == NONE:
         return None
-    places = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
+    options = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     if name:
-        return load_dataset(name, "dev", flag="--calibration_dataset", **places)
+        return load_dataset(name, "dev", flag="--calibration_dataset", **options)
     run = RunDirectory(run_dir)
     if run.calibration.exists():
         return None
     training = run.read_config()["training"]
     if training.get("eval_dataset") or not names_file(training.get("dataset", "")):
         raise UserError(
-            f"--calibration_dataset is missing: the run {run_dir} has set no article aside, so name questions "
-            f"that it was not trained on, or {NONE}"
+            f"--calibration_dataset is missing: the run {run_dir} held out no articles, so name questions that "
+            f"it was not trained on, or {NONE}"
         )
-    return hold_out(load_dataset(training["dataset"], "train", **places))[1]
+    return hold_out(load_dataset(training["dataset"], "train", **options))[1]
 
 
 def run() -> None:

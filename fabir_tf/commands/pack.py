@@ -1,8 +1,9 @@
-"""Writes a trained reader as one small folder, to be copied anywhere and read with --run_dir as a run is.
+"""Writes a trained reader as a small folder, which --run_dir reads like a run.
 
     fabir-pack --run_dir=runs/base --output=my-reader --words=100000
 
-A run keeps all of its word vectors, 80 MB for those of GloVe 6B; here the commonest are kept, each number in 8 bits.
+A run keeps all of its word vectors (80 MB for GloVe 6B); the packed reader keeps the most frequent ones, with 8 bits
+per number.
 """
 
 from absl import flags
@@ -18,16 +19,16 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "average_with",
         [],
-        "Runs, separated by commas, whose weights are averaged with those of --run_dir: such as began as the same "
-        "reader (--start_from), or that reader. One that is named twice counts twice.",
+        "Runs, comma-separated, whose weights are averaged with those of --run_dir: runs that started from the same "
+        "reader (--start_from), or that reader itself. A run that is named twice counts twice.",
     )
     flags.DEFINE_string("output", None, "Folder to write.")
-    flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the commonest ones.", lower_bound=0)
+    flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the most frequent ones.", lower_bound=0)
     flags.DEFINE_string(
         "calibration_dataset",
         None,
-        "Held-out questions that make the reader's probabilities honest: a SQuAD JSON file, a TFDS name, or sample; "
-        "when not given, they stay as those of --run_dir, and those of a mean as the model has them.",
+        "Held-out questions to calibrate the reader's probabilities on: a SQuAD JSON file, a TFDS name, or sample. By "
+        "default the calibration of --run_dir is kept; an average of several readers has none.",
     )
     cli.define_data_flags()
 
@@ -37,8 +38,8 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, run_dir="the folder of a trained run", output="the folder to write")
     from fabir_tf.reading.packing import pack
 
-    name, places = values.calibration_dataset, cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
-    held_out = load_dataset(name, "dev", flag="--calibration_dataset", **places) if name else None
+    name, options = values.calibration_dataset, cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
+    held_out = load_dataset(name, "dev", flag="--calibration_dataset", **options) if name else None
     folder = pack(values.run_dir, values.output, values.words, values.average_with, held_out, cli.show_progress)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     with named_errors("standard output"):

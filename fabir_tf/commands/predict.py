@@ -3,10 +3,10 @@
     fabir-predict --run_dir=runs/base --question="Who built the mill?" --passage="The mill was built by Anna Keld."
     fabir-predict --run_dir=runs/base --input_file=questions.jsonl --output_file=answers.jsonl
 
-The input is a SQuAD-like JSON file or JSON lines with the fields question and passage (or context) and, if you like,
-id; "-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability,
+The input is a SQuAD-like JSON file, or JSON lines with the fields question, passage (or context) and optionally id;
+"-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability,
 no_answer_probability, is_answer and n_best. A record that cannot be read gets a line with id and error; the others are
-answered all the same.
+answered.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_rec
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import atomic_write, named_errors, validate_writable
 
-# Records answered together: enough to fill batches of similar length, few enough to see answers appear.
+# Records answered at once: enough to fill batches of similar length, few enough for answers to appear early.
 CHUNK = 8192
 
 
@@ -31,9 +31,11 @@ def define_flags() -> None:
     """Flags of the command."""
     cli.define_reader_flags("answers")
     flags.DEFINE_string("question", None, "The question, with --passage.")
-    flags.DEFINE_string("passage", None, "The text that holds the answer, with --question.")
-    flags.DEFINE_string("input_file", None, "SQuAD-like JSON or JSON lines instead; - is standard input.")
-    flags.DEFINE_string("output_file", None, "Where to write the answers; standard output when empty.")
+    flags.DEFINE_string("passage", None, "The text to answer from, with --question.")
+    flags.DEFINE_string(
+        "input_file", None, "File of questions instead: SQuAD-like JSON or JSON lines; - is standard input."
+    )
+    flags.DEFINE_string("output_file", None, "File for the answers; by default standard output.")
     flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1, upper_bound=1000)
 
 
@@ -42,7 +44,7 @@ def main(values: flags.FlagValues) -> None:
     folder = cli.needed_reader_folder(values)
     asked = values.question is not None or values.passage is not None
     if asked == (values.input_file is not None):
-        raise UserError("expected either --question with --passage, or --input_file")
+        raise UserError("--question with --passage, and --input_file: found both or neither, expected one of them")
     if asked and (values.question is None or values.passage is None):
         missing = "--question" if values.question is None else "--passage"
         raise UserError(f"{missing} is missing: --question and --passage go together")
@@ -96,7 +98,7 @@ def _answers(reader, records: Iterable[Record], n_best: int) -> Iterator[dict]:
 @contextlib.contextmanager
 def _output(path: str | None) -> Iterator[io.TextIOBase]:
     if path is None:
-        # A passage may hold what the terminal's encoding cannot say.
+        # A passage may contain characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
         with named_errors("standard output"):
             yield sys.stdout
@@ -104,7 +106,7 @@ def _output(path: str | None) -> Iterator[io.TextIOBase]:
     with atomic_write(path) as raw:
         file = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass", write_through=True)
         yield file
-        # Or the wrapper would close a file that is not its own.
+        # The wrapper would otherwise close the file, which belongs to `atomic_write`.
         file.detach()
 
 

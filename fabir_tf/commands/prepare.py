@@ -1,9 +1,9 @@
-"""Writes the data of a training as plain arrays, for machines that train without TensorFlow.
+"""Writes the training data as plain arrays, for machines that train without TensorFlow.
 
     fabir-prepare --flagfile=base.flags --output=prepared
     KERAS_BACKEND=jax fabir-train --prepared=prepared --run_dir=runs/base
 
-Takes the settings of fabir-train, those of the data decide.
+Takes the settings of fabir-train; only those that affect the data matter.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ from fabir_tf.training.prepared_data import prepare_data, save_data, validate_fr
 
 
 def define_flags() -> None:
-    """Flags of the command, those of fabir-train among them, so that both take one flag file."""
+    """Flags of the command, including those of fabir-train, so that both accept the same flag file."""
     flags.DEFINE_string("output", None, "Folder for the arrays.")
-    flags.DEFINE_string("run_dir", None, "Of fabir-train; not used here.")
+    flags.DEFINE_string("run_dir", None, "Ignored; fabir-train uses it.")
     cli.define_setting_flags()
 
 

@@ -1,11 +1,11 @@
-"""Trains what a table or a figure of the papers shows, and sets what came out beside what was published.
+"""Trains the readers of a table or figure of the papers, and compares the results with the published ones.
 
     fabir-reproduce --table=6 --output=reproduced --vectors=glove.6B.100d.txt
     fabir-reproduce --figure=5 --output=reproduced --dataset=sample --epochs=2
 
-Tables 1 and 2 and figures 3 to 6 are those of the paper, table 6 is the thesis's. Settings of fabir-train that are
-given hold for every run; the others are the published ones, such as 18 or 54 epochs on all of SQuAD. Interrupted, it
-goes on where it was when it is typed again, and tables and figures share their runs.
+Tables 1 and 2 and figures 3 to 6 are those of the paper, table 6 is that of the thesis. Settings of fabir-train on this
+command line hold for every run; all others are the published ones, for example 18 or 54 epochs on all of SQuAD. Type
+the same command to resume; tables and figures share their runs.
 """
 
 from pathlib import Path
@@ -29,20 +29,20 @@ from fabir_tf.reading.run_directory import RunDirectory
 
 
 def define_flags() -> None:
-    """Flags of the command, those of fabir-train among them."""
+    """Flags of the command, including those of fabir-train."""
     flags.DEFINE_enum("table", None, [str(number) for number in TABLES], "Table to reproduce.")
     flags.DEFINE_enum("figure", None, [str(number) for number in FIGURES], "Figure to reproduce.")
-    flags.DEFINE_list("seeds", ["1"], "Each run is trained once with each of these.")
+    flags.DEFINE_list("seeds", ["1"], "Seeds, comma-separated; each row is trained once with each seed.")
     flags.DEFINE_string("output", None, "Folder for the runs, the table and the figure.")
     cli.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
-    """Trains, compares and draws."""
+    """Trains and compares the runs, and draws the figure."""
     if bool(values.table) == bool(values.figure):
-        raise UserError("expected either --table or --figure, found both or neither")
+        raise UserError("--table and --figure: found both or neither, expected one of them")
     cli.validate_given(values, output="the folder for the runs, the table and the figure")
-    refuse_single_run(values, "the papers' rows and --seeds decide")
+    refuse_single_run(values, "the papers' rows and --seeds set it")
     dataset = values.eval_dataset or values.dataset or AUTO
     if names_file(dataset) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
@@ -63,7 +63,7 @@ def main(values: flags.FlagValues) -> None:
 
 
 def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
-    """Writes a figure of the first seed's readers, and the numbers that it shows."""
+    """Writes a figure of the first seed's readers, and its numbers."""
     options = cli.data_options(values)
     data = load_dataset(plan.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
     tokenized = tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr)

@@ -3,7 +3,8 @@
     fabir-teach --run_dirs=runs/one,runs/two --dataset=train.json --output=teacher.npz
     fabir-train --flagfile=base.flags --dataset=train.json --teacher=teacher.npz
 
-Several readers are averaged. Readers are too certain about questions that they were trained on.
+The distributions of several readers are averaged. Choose readers that were not trained on these questions: on their own
+training data, readers are overconfident.
 """
 
 from pathlib import Path
@@ -18,9 +19,9 @@ from fabir_tf.pipelines.files import named_errors, validate_writable
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_list("run_dirs", [], "Runs whose best checkpoints teach, comma-separated.")
-    flags.DEFINE_string("dataset", None, "The questions, named as for fabir-train.")
-    flags.DEFINE_string("output", None, "The file to write.")
+    flags.DEFINE_list("run_dirs", [], "Runs whose best checkpoints are the teachers, comma-separated.")
+    flags.DEFINE_string("dataset", None, "The questions: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("output", None, "File for the distributions.")
     cli.define_reading_flags()
     cli.define_data_flags()
 
@@ -35,7 +36,7 @@ def main(values: flags.FlagValues) -> None:
         raise UserError(f"--run_dirs={found}: expected the folders of trained runs, found an empty name")
     output = Path(values.output).expanduser()
     if output.exists():
-        raise UserError(f"--output={values.output} exists: name another file")
+        raise UserError(f"--output={values.output}: found an existing file, expected a new one")
     validate_writable(output)
     from fabir_tf.training.distillation import teach
 

@@ -13,15 +13,15 @@ from fabir_tf.training.train import train
 
 def define_flags() -> None:
     """Flags of the command; those of the two configurations are made from their fields."""
-    flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.")
-    flags.DEFINE_bool("resume", False, "Continue the run in run_dir, exactly, if there is one.")
-    flags.DEFINE_string("prepared", None, "Folder that fabir-prepare wrote, in place of the data and its settings.")
+    flags.DEFINE_string("run_dir", None, "Folder for all files of the run.")
+    flags.DEFINE_bool("resume", False, "Continue the run in run_dir exactly, if there is one.")
+    flags.DEFINE_string("prepared", None, "Folder that fabir-prepare wrote, instead of the data and its settings.")
     cli.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and trains."""
-    cli.validate_given(values, run_dir="the folder for everything that the run writes")
+    cli.validate_given(values, run_dir="the folder for all files of the run")
     model_config, training = cli.configurations(values, values.prepared)
     train(values.run_dir, model_config, training, cli.data_options(values, values.prepared), values.resume)
 

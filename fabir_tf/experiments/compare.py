@@ -1,4 +1,4 @@
-"""A set of configurations trained on the same data with the same seeds, and the table that sets them side by side."""
+"""Trains configurations on the same data with the same seeds, and writes a table of their results."""
 
 import csv
 import dataclasses
@@ -16,9 +16,9 @@ from fabir_tf.pipelines.files import atomic_write, csv_text, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.reading.run_directory import RunDirectory
 
-# What a flag file says of published scores, in a comment.
+# Published scores in a comment of a flag file.
 _PUBLISHED = re.compile(r"F1 (\d+\.\d+), EM (\d+\.\d+)")
-# Flags that scoring needs as training does.
+# Flags of training that scoring needs, too.
 DATA_FLAGS = ("cache_dir", "tfds_data_dir", "tfds_manual_dir")
 METRICS = ("parameters", "training", "inference", "epochs", "minutes", "exact_match", "f1")
 SPREADS = ("exact_match_spread", "f1_spread")
@@ -33,10 +33,10 @@ class Plan:
 
     Attributes:
         configs: flag files of `fabir-train`, one per row of the table.
-        seeds: each configuration is trained once with each of them.
-        flags: what every run is given besides, as `--name=value`.
-        dataset: what the trained readers are scored on.
-        folder: where everything is written.
+        seeds: each configuration is trained once with each seed.
+        flags: further flags of every run, as `--name=value`.
+        dataset: the data that the trained readers are scored on.
+        folder: for all files of the comparison.
     """
 
     configs: tuple[Path, ...]
@@ -47,11 +47,11 @@ class Plan:
 
 
 def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
-    """Trains and scores what has not been yet, and writes the table after every run.
+    """Trains and scores the runs that are not done yet, and writes the table after each of them.
 
     Args:
-        plan: what is compared; with the same plan, an interrupted comparison goes on where it was.
-        log: told what happens.
+        plan: the runs; the same plan resumes an interrupted comparison.
+        log: called with lines about the progress.
 
     Returns:
         The rows of the table, by `COLUMNS`.
@@ -61,7 +61,7 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
     """
     _check_plan(plan)
     found: dict[Path, list[dict]] = {config: [] for config in plan.configs}
-    # Seed after seed, so that the table is whole, if coarse, as early as can be.
+    # Seed by seed, so that the table has all rows early.
     for seed in plan.seeds:
         for config in plan.configs:
             log(f"== {config.stem}, seed {seed}")
@@ -79,7 +79,7 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
 
 
 def _check_plan(plan: Plan) -> None:
-    """Refuses to mix two comparisons in one folder; more seeds and more configurations are the same one."""
+    """Refuses to mix two comparisons in one folder; seeds and configurations may be added to one."""
     path = plan.folder / "plan.json"
     asked = {"flags": list(plan.flags), "dataset": plan.dataset}
     if not path.exists():
@@ -91,12 +91,12 @@ def _check_plan(plan: Plan) -> None:
 
 
 def _run(plan: Plan, config: Path, seed: int) -> dict:
-    """One run's figures, trained and scored unless that was done before."""
+    """The results of one run, which is trained and scored unless it is done."""
     run = RunDirectory(plan.folder / config.stem / f"seed_{seed}")
     report, settings = run.path / "report.json", run.path / "settings.flags"
     text = config.read_text(encoding="utf-8")
     if run.is_started and settings.exists() and settings.read_text(encoding="utf-8") != text:
-        raise UserError(f"{config}: found other flags than {settings} began with: name another --output")
+        raise UserError(f"{config}: found other flags than in {settings}: name another --output")
     if not report.exists():
         write_text(settings, text)
         flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}", "--resume"]
@@ -119,7 +119,7 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
 
 
 def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
-    """Questions trained on, over all epochs; the last one may have ended early."""
+    """Questions trained on over all epochs; the last epoch may have ended early."""
     counts = read_json(run.coverage)["train"]["counts"]
     batch_size = run.read_config()["training"]["batch_size"]
     in_full = (sum(counts.values()) - counts["dropped"]) * (len(history) - 1)
@@ -127,12 +127,12 @@ def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
 
 
 def _command(name: str, flags: Sequence[str], config: Path) -> None:
-    # A process of its own: precision, memory and random numbers of one run are nothing to the next.
+    # A process of its own, so that a run does not affect the precision, memory and random numbers of the next.
     done = subprocess.run([sys.executable, "-m", f"fabir_tf.commands.{name}", *flags], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode:
-        raise UserError(f"{config}: fabir-{name} ended with status {done.returncode}, as told above")
+        raise UserError(f"{config}: fabir-{name} ended with status {done.returncode}, see the message above")
 
 
 def _reading_flags(flags: Sequence[str]) -> list[str]:
@@ -149,7 +149,7 @@ def _parameters(run: RunDirectory) -> int:
     from fabir_tf.models import build_model
     from fabir_tf.models.parameters import count_trainable
 
-    # The frozen table counts nothing, and may be large.
+    # The frozen table may be large, and has no trainable parameters.
     config = run.read_model_config()
     return count_trainable(build_model(config.replace(frozen_words=0) if hasattr(config, "frozen_words") else config))
 
@@ -173,7 +173,7 @@ def _write_tables(folder: Path, rows: Sequence[dict]) -> None:
 
 
 def _draw(path: Path, rows: Sequence[dict]) -> None:
-    """F1 and speed of each configuration, with the spread over seeds and the published F1 where there are such."""
+    """Draws F1 and speed of each configuration, with the spread over seeds and the published F1 where known."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 1.2 + 0.4 * len(rows)), layout="constrained")
@@ -186,10 +186,10 @@ def _draw(path: Path, rows: Sequence[dict]) -> None:
         scores.legend()
     scores.set_xlabel("F1")
     scores.invert_yaxis()
-    for place, name in enumerate(("training", "inference")):
-        height = 0.4
-        places = [number + (place - 0.5) * height for number in range(len(rows))]
-        speeds.barh(places, [row[name] for row in rows], height, label=name)
+    height = 0.4
+    for side, name in ((-0.5, "training"), (0.5, "inference")):
+        positions = [number + side * height for number in range(len(rows))]
+        speeds.barh(positions, [row[name] for row in rows], height, label=name)
     speeds.set_xlabel("questions/s")
     speeds.legend()
     with atomic_write(path) as file:
@@ -197,7 +197,7 @@ def _draw(path: Path, rows: Sequence[dict]) -> None:
 
 
 def as_markdown(rows: Sequence[dict]) -> str:
-    """The table for people.
+    """The table in Markdown.
 
     Args:
         rows: from `compare`.

@@ -1,4 +1,4 @@
-"""What the papers report, and the settings that each row was trained with: all others are the defaults."""
+"""The results that the papers report, and the settings of each row that differ from the defaults."""
 
 import dataclasses
 
@@ -10,9 +10,9 @@ class PublishedRun:
     """A row of a paper's table.
 
     Attributes:
-        name: as in `configs/` and in tables of ours.
-        row: as the paper names it.
-        settings: by flag, those of model and training that are not the defaults.
+        name: the name in `configs/` and in our own tables.
+        row: the name in the paper.
+        settings: settings of model and training that are not the defaults, by flag.
         f1, exact_match: on SQuAD 1.1 dev, in percent.
     """
 
@@ -23,7 +23,7 @@ class PublishedRun:
     exact_match: float
 
     def as_flags(self) -> str:
-        """A flag file of `fabir-train`, its published scores in a comment."""
+        """A flag file of `fabir-train`, with the published scores in a comment."""
         lines = [f'# "{self.row}": F1 {self.f1}, EM {self.exact_match}.']
         return "\n".join([*lines, *(as_flag(name, value) for name, value in self.settings.items())]) + "\n"
 
@@ -76,7 +76,7 @@ TABLES = {
     2: _RIVALS,
     6: _ABLATIONS,
 }
-"""By number: tables I and II of FABIR (arXiv 1810.09580); table 6 of the thesis, which is table I and three rows."""
+"""By number: tables I and II of FABIR (arXiv 1810.09580); table 6 of the thesis, table I with three more rows."""
 
 FIGURES = {3: "answer_length", 4: "question_length", 5: "question_type", 6: "passage_length"}
-"""Figures of FABIR: what the F1 of table II's readers is told apart by (`fabir_tf.analysis.groupings`)."""
+"""Figures of FABIR, which show the F1 of table II's readers: the grouping (`fabir_tf.analysis.groupings`) of each."""

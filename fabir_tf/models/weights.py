@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import keras
@@ -192,12 +192,28 @@ def variables_of(model: keras.Model) -> dict[str, keras.Variable]:
         ValueError: two variables have the same path.
     """
     kept = [variable for variable in model.variables if variable.name != FROZEN_TABLE]
-    named = {f"{MODEL}{variable.path}": variable for variable in kept}
+    generators = {id(variable): name for name, variable in _generators_of(model)}
+    paths = [generators.get(id(variable), variable.path) for variable in kept]
+    named = {f"{MODEL}{path}": variable for path, variable in zip(paths, kept, strict=True)}
     if len(named) < len(kept):
-        paths = [variable.path for variable in kept]
         repeated = next(path for path in paths if paths.count(path) > 1)
         raise ValueError(f"Two variables of the model have the path {repeated!r}: give their layers different names.")
     return named
+
+
+def _generators_of(model: keras.Model) -> Iterator[tuple[str, keras.Variable]]:
+    """The states of a model's random generators, named by their layer.
+
+    Their own paths do not serve: Keras numbers the generators of a process.
+    """
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            for name, variable in _generators_of(layer):
+                yield f"{layer.name}/{name}", variable
+            continue
+        states = [variable for variable in layer.variables if variable.name == GENERATOR]
+        for number, variable in enumerate(states):
+            yield f"{layer.name}/{number}/{GENERATOR}", variable
 
 
 def validate_arrays(path: Path, arrays: Mapping[str, np.ndarray], variables: Mapping[str, keras.Variable]) -> None:

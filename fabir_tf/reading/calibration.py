@@ -96,7 +96,7 @@ def calibrate(
     """Finds the temperature at which an answer's probability best says how often such answers are right.
 
     An answer is right if it equals one of the references after the official normalization. Of `TEMPERATURES`, the one
-    with the lowest log loss is chosen; it does not change which span is the best. If the reader has a null head, and the
+    with the lowest log loss is chosen; it does not change which span is the best. If the reader has a null head and the
     data has unanswerable questions, the threshold with the best official F1 is chosen, too. The answerer uses both once
     they are its `calibration`.
 

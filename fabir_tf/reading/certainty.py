@@ -9,12 +9,12 @@ BINS = 10
 
 @dataclasses.dataclass(frozen=True)
 class CertaintyBin:
-    """Answers of like probability.
+    """Answers of similar probability.
 
     Attributes:
-        questions: how many.
+        questions: the number of answers.
         probability: their mean probability, in percent.
-        exact_match: how many of them are right, in percent.
+        exact_match: the fraction that is right, in percent.
     """
 
     questions: int
@@ -26,16 +26,16 @@ def certainty_bins(probabilities: np.ndarray, exact_match: np.ndarray) -> list[C
     """Sorts answers into bins of equal width by their probability.
 
     Args:
-        probabilities: of each answer, from 0 to 1.
-        exact_match: of each answer, in percent.
+        probabilities: float `(questions,)`, of each answer, from 0 to 1.
+        exact_match: float `(questions,)`, of each answer, in percent.
 
     Returns:
-        The bins that hold an answer, the least probable first.
+        The bins with at least one answer, the least probable first.
 
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
     """
     bins = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
-    groups = (np.flatnonzero(bins == place) for place in range(BINS))
+    groups = (np.flatnonzero(bins == number) for number in range(BINS))
     return [
         CertaintyBin(len(group), 100.0 * probabilities[group].mean(), exact_match[group].mean())
         for group in groups
@@ -44,7 +44,7 @@ def certainty_bins(probabilities: np.ndarray, exact_match: np.ndarray) -> list[C
 
 
 def calibration_error(bins: list[CertaintyBin]) -> float:
-    """The mean distance of probability and exact match, weighted by the answers in each bin.
+    """The mean distance between probability and exact match, weighted by the number of answers in each bin.
 
     Args:
         bins: from `certainty_bins`.

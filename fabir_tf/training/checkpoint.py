@@ -46,8 +46,8 @@ def load_checkpoint(path: str | os.PathLike, model: keras.Model) -> dict:
     state, arrays = read_state(path)
     if is_numbered(arrays):
         raise UserError(
-            f"{path}: found a checkpoint of version 0.1, whose training this version cannot resume: begin a new run with "
-            f"--start_from={path.parents[1]}"
+            f"{path}: found a checkpoint of version 0.1, whose training this version cannot resume: start a new run "
+            f"with --start_from={path.parents[1]}"
         )
     variables = _variables(model)
     validate_arrays(path, arrays, variables)
@@ -62,8 +62,8 @@ def _variables(model: keras.Model) -> dict[str, keras.Variable]:
         model.optimizer.build(model.trainable_variables)
     named = variables_of(model)
     for variable in model.optimizer.variables:
-        # Keras numbers the optimizers of a process, and the first part of the path is that name.
-        name = f"optimizer/{variable.path.partition('/')[2] or variable.path}"
+        # Not the path: Keras numbers the optimizers of a process, and their names are part of it.
+        name = f"optimizer/{variable.name}"
         # The loss-scaling optimizer and the one inside it both count their steps.
         while name in named:
             name += "_inner"

@@ -115,8 +115,8 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
         )
     if run.is_old:
         raise UserError(
-            f"--run_dir={run.path} holds a run of version 0.1, whose training this version cannot resume: begin a new run "
-            f"with --start_from={run.path}"
+            f"--run_dir={run.path} holds a run of version 0.1, whose training this version cannot resume: start a new "
+            f"run with --start_from={run.path}"
         )
     recorded = run.read_config()
     name, found = recorded["model"].get("name"), model_name(model_config)

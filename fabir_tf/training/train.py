@@ -266,9 +266,7 @@ class _Session:
         """Scores the model, and saves its weights if they are the best."""
         backend.sync(self.trainer)
         with self._averaged_weights():
-            scores = _best_scores(
-                score_answers(self.evaluation.data, predictions_of(self.reader, self.evaluation))
-            )
+            scores = _best_scores(score_answers(self.evaluation.data, predictions_of(self.reader, self.evaluation)))
             if scores["f1"] > self.state["best_f1"]:
                 self.state |= {"best_f1": scores["f1"], "best_epoch": self.state["epoch"]}
                 save_weights(self.run.best, self.model, {"epoch": self.state["epoch"]} | scores)

@@ -38,8 +38,8 @@ class TrainingConfig(Config):
     )
     start_from: str = setting(
         "",
-        "Trained reader whose weights initialize the model: a run's folder or a reader that comes with the package; its "
-        "words, characters and vectors are used instead of new ones",
+        "Trained reader whose weights initialize the model: a run's folder or a reader of the package; its words, "
+        "characters and vectors are used instead of new ones",
     )
     max_passage: int = setting(400, "Longest passage to train on, in tokens", low=1)
     passage_window: int | None = setting(

@@ -200,8 +200,8 @@ class CoverageLedger:
         ]
         if self._long_answers:
             lines.append(
-                f"{self._long_answers:,} answers have more than --max_answer={self.max_answer} tokens and cannot be "
-                "predicted whole."
+                f"Answers of more than --max_answer={self.max_answer} tokens, which cannot be predicted whole: "
+                f"{self._long_answers:,}."
             )
         if self._reasons:
             reasons = (f"{reason.replace('_', ' ')} {count:,}" for reason, count in self._reasons.most_common())

@@ -106,5 +106,6 @@ class Features:
 
 def text_names(tables: Mapping) -> list[str]:
     """The texts of `Features.tables`, or of the same tables in a graph, the shared one first."""
-    names = [name.removesuffix("_starts") for name in tables if name.endswith("_starts")]
+    # By both arrays, so that an incomplete text is an error.
+    names = {name.rpartition("_")[0] for name in tables if name.endswith(("_starts", "_lengths"))}
     return sorted(names, key=lambda name: (name != SHARED_TEXT, name))

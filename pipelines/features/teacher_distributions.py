@@ -140,8 +140,8 @@ class TeacherDistributions:
             lengths: int `(questions,)`, tokens of each question's passage.
 
         Returns:
-            Float32 `(questions, 2, 2 * KEPT + 1)`: token indices, their probabilities, and that of "no answer"; all zeros
-            for a question that the teacher does not know.
+            Float32 `(questions, 2, 2 * KEPT + 1)`: token indices, their probabilities, and that of "no answer"; all
+            zeros for a question that the teacher does not know.
 
         Raises:
             UserError: the teacher knows none of the questions, or read a passage as another number of tokens.

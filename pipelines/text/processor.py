@@ -31,10 +31,10 @@ InputSpecs = dict[str, tuple[tuple[int | None, ...], str]]
 
 
 class TextProcessor(abc.ABC):
-    """Turns texts into a model's inputs, in Python and in a TensorFlow graph; the only object that knows what a token is.
+    """Turns texts into a model's inputs, in Python and in a TensorFlow graph.
 
-    A processor is made in two steps, because some need the training data: `create` takes the settings, and `fit` the
-    tokenized datasets. It is saved with the reader.
+    Only a processor knows what a token is. It is made in two steps, because some processors need the training data:
+    `create` takes the settings, and `fit` the tokenized datasets. It is saved with the reader.
     """
 
     kind: ClassVar[str]

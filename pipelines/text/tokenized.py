@@ -212,7 +212,7 @@ def _is_consistent(cached: TokenizedTexts, texts: int) -> bool:
     if len(cached.splits) != texts + 1 or len(sizes) != 1 or not in_range:
         return False
     all_used = np.bincount(cached.tokens, minlength=len(cached.unique) + 1)[1:].all()
-    ordered = (0 <= cached.starts) & (cached.starts < cached.ends)
+    ordered = (cached.starts >= 0) & (cached.starts < cached.ends)
     return bool(all_used and ordered.all() and (cached.lengths >= 0).all())
 
 
