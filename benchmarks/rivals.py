@@ -18,7 +18,7 @@ the rivals:
 - The rivals stop at the logits; our readers also decode the best spans.
 
 Our readers encode a passage once for all of its questions; the rivals cannot. Training is forward pass, backward pass
-and optimizer: ours in batches of 75 with Adam, the rivals' in batches of 32 with a fused AdamW, in bfloat16 by autocast.
+and optimizer: ours in batches of 75 with Adam, the rivals' in batches of 32 with a fused AdamW and bfloat16 autocast.
 """
 
 import contextlib
@@ -33,9 +33,7 @@ RIVALS = ("distilbert", "minilm")
 PRECISIONS = ("float32", "bfloat16")
 
 flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file or sample.")
-flags.DEFINE_integer(
-    "questions", 1000, "About how many to answer, evenly spread over the passages' lengths.", lower_bound=1
-)
+flags.DEFINE_integer("questions", 1000, "About how many to answer, spread evenly over passage lengths.", lower_bound=1)
 flags.DEFINE_integer("training_questions", 300, "About how many to train on, chosen in the same way.", lower_bound=1)
 flags.DEFINE_list("tasks", list(TASKS), "What is measured.")
 flags.DEFINE_list("readers", ["fabir"], "Our readers, by their names for --model; may be empty.")

@@ -2,9 +2,9 @@
 
     python benchmarks/set_aside.py --dataset=train.json --titles=IPod,Pain --output=chosen --others=reddit.json
 
-It writes chosen/held.json with the articles, and chosen/train.json and chosen/reddit.json without them and without every
-passage that shares 50 consecutive letters and digits with them. `fabir-base` was selected on 2008_Sichuan_earthquake,
-Alfred_North_Whitehead, Antibiotics, Frédéric_Chopin, IPod and Pain.
+It writes chosen/held.json with the articles, and chosen/train.json and chosen/reddit.json without them. Passages that
+share 50 consecutive letters and digits with them are removed, too. `fabir-base` was selected on
+2008_Sichuan_earthquake, Alfred_North_Whitehead, Antibiotics, Frédéric_Chopin, IPod and Pain.
 """
 
 import json

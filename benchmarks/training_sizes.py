@@ -24,9 +24,7 @@ from fabir_tf.pipelines.files import validate_writable
 
 flags.DEFINE_list("runs", [], "QUESTIONS=FILE, comma-separated: files runs.csv of fabir-compare.")
 flags.DEFINE_list("configurations", ["fabir"], "Configurations to show, a curve for each.")
-flags.DEFINE_integer(
-    "expect", 87_599, "Number of questions to predict F1 for; SQuAD's training set has 87,599.", lower_bound=1
-)
+flags.DEFINE_integer("expect", 87_599, "Questions to predict F1 for; SQuAD's training set has 87,599.", lower_bound=1)
 flags.DEFINE_string("picture", None, "File for a picture of the curves, PNG or SVG; needs the extra `plot`.")
 
 HEAD = ("", "questions", "seeds", "EM", "F1", "F1 of each")

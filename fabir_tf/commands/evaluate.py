@@ -20,7 +20,6 @@ from fabir_tf.pipelines.datasets.squad_metrics import (
     read_predictions,
 )
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.features.alignment import measure_coverage
 from fabir_tf.pipelines.files import named_errors, validate_writable, write_text
 from fabir_tf.reading.evaluation import predictions_of, score, score_answers
 
@@ -85,9 +84,8 @@ def _score_file(values: flags.FlagValues) -> dict:
 def _score_reader(values: flags.FlagValues, folder: str) -> dict:
     reader = cli.load_reader(values, folder)
     data = _load(values)
-    tokenized = reader.processor.tokenize(data, cli.data_options(values).cache_dir, cli.to_stderr)
-    limits = (reader.config.max_answer, reader.config.null_head)
-    cli.to_stderr(measure_coverage(data, tokenized.passage_tokens(), *limits).summary())
+    tokenized = reader.tokenize(data, cli.data_options(values).cache_dir, cli.to_stderr)
+    cli.to_stderr(reader.coverage(tokenized).summary())
     begin = time.monotonic()
     answers = predictions_of(reader, tokenized, cli.show_progress)
     seconds = time.monotonic() - begin

@@ -1,6 +1,7 @@
 """What a reader says, a span of the passage or that there is none; and the contract of everything that answers."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.alignment import CoverageLedger
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 
 if TYPE_CHECKING:
@@ -125,6 +127,16 @@ class QuestionAnswerer(Protocol):
 
     def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
         """Answers every question of a dataset, in its order."""
+        ...
+
+    def tokenize(
+        self, data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], object] = print
+    ) -> Dataset:
+        """Tokenizes a dataset once, for several of the calls below."""
+        ...
+
+    def coverage(self, dataset: Dataset) -> CoverageLedger:
+        """What perfect predictions could reach on a dataset."""
         ...
 
     def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:

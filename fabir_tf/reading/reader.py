@@ -17,6 +17,7 @@ from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import load_weights, set_frozen_tables
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_coverage
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
 from fabir_tf.pipelines.features.windows import merge_windows, reading_examples, smallest_null
 from fabir_tf.pipelines.json_files import quoted
@@ -209,11 +210,33 @@ class Reader:
             answers.update(zip(chunk, self.predict(part, n_best), strict=True))
         return [answers[number] for number in range(len(questions))]
 
+    def tokenize(
+        self, data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], object] = print
+    ) -> TokenizedDataset:
+        """Tokenizes a dataset once, for several calls of `predict`, `scores` and `coverage`.
+
+        Args:
+            data: the questions.
+            cache_dir: folder that keeps tokens between runs; None keeps none.
+            log: called with a line about the progress.
+        """
+        return self.processor.tokenize(data, cache_dir, log)
+
+    def coverage(self, dataset: Dataset) -> CoverageLedger:
+        """What perfect predictions could reach on a dataset: whole tokens, at most `max_answer` of them.
+
+        Args:
+            dataset: questions, or what `tokenize` returned for them.
+        """
+        tokenized = self._tokenized(dataset)
+        limits = (self.config.max_answer, self.config.null_head)
+        return measure_coverage(tokenized.data, tokenized.passage_tokens(), *limits)
+
     def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
         """Answers every question of a dataset; none is dropped.
 
         Args:
-            dataset: questions, or what `processor.tokenize` returned for them.
+            dataset: questions, or what `tokenize` returned for them.
             n_best: spans to return in each `Answer.n_best`.
             progress: called with (examples done, examples in total) after each batch.
 
@@ -239,7 +262,7 @@ class Reader:
         """The scores of every question about a passage with tokens, in no particular order.
 
         Args:
-            dataset: questions, or what `processor.tokenize` returned for them.
+            dataset: questions, or what `tokenize` returned for them.
             progress: called with (examples done, examples in total) after each batch.
 
         Yields:
