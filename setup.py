@@ -40,13 +40,15 @@ setup(
         "tensorflow-datasets",
     ],
     extras_require={
-        # What the test command needs: the runner, for two tests at a time, the linter, the second backend of the layer
-        # tests, random text for the property tests, what executes the notebook with its pictures, and the messages of
-        # warm-up requests.
+        # What the test command and .ci/run need: the runner, for two tests at a time, the linter, two type checkers
+        # (pyright runs on Node.js), the second backend of the layer tests, random text for the property tests, what
+        # executes the notebook with its pictures, and the messages of warm-up requests.
         "test": [
             "pytest",
             "pytest-xdist",
             "ruff",
+            "mypy",
+            "pyright[nodejs]",
             "hypothesis",
             "jax[cpu]",
             "ipykernel",

@@ -10,20 +10,28 @@ processor time divided by this tree's: 1 is equal, more is faster now. It is the
 interval is from a bootstrap over the turns.
 """
 
-import random
-import statistics
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 from both_layouts import layout_class
-from common import ROOT, Contender, chosen, draw_bars, machine, print_table, run, shown, spread, take_turns
+from common import (
+    ROOT,
+    Contender,
+    chosen,
+    draw_bars,
+    machine,
+    median_interval,
+    print_table,
+    run,
+    shown,
+    spread,
+    take_turns,
+)
 from speed_turns import version_in
 
 TASKS = ("inference", "training", "single")
-SAMPLES = 10_000
 
 flags.DEFINE_string("commit", None, "The earlier version, as a commit of this checkout.")
 flags.DEFINE_string("tree", None, "The earlier version, as a folder, in place of --commit.")
@@ -65,23 +73,6 @@ def measure(values: flags.FlagValues) -> dict:
                 found[task] = take_turns({"earlier": earlier, "now": now}, values.turns, task, describe=describe)
     print(f"\n{machine()['processor']}, {machine()['cores']} cores")
     return {task: _report(task, turns) for task, turns in found.items()}
-
-
-def median_interval(values: Sequence[float], samples: int = SAMPLES, seed: int = 0) -> dict[str, float]:
-    """The median of some values, and its 95 % interval from a bootstrap.
-
-    Args:
-        values: at least one.
-        samples: number of samples drawn, with replacement, from the values.
-        seed: seed of the samples.
-
-    Returns:
-        `median`, and `low` and `high`: the 2.5th and 97.5th percentile of the samples' medians.
-    """
-    rng = random.Random(seed)
-    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(samples))
-    cut = round(0.025 * samples)
-    return {"median": statistics.median(values), "low": medians[cut], "high": medians[-1 - cut]}
 
 
 def _file(dataset: str, split: str) -> str:

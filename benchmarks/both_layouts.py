@@ -57,7 +57,7 @@ class Examples:
 
 
 class Layout:
-    """What a benchmark needs of a version; the subclasses say where the version has it."""
+    """What a benchmark needs of a version; there is a subclass for each layout."""
 
     files: tuple[str, ...]
 

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import platform
+import random
 import signal
 import statistics
 import sys
@@ -246,6 +247,23 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 def ratios(ones: Iterable[float], others: Iterable[float]) -> dict[str, float]:
     """The spread of the turns' ratios; the two sides of each were measured directly one after the other."""
     return spread(one / other for one, other in zip(ones, others, strict=True))
+
+
+def median_interval(values: Sequence[float], samples: int = 10_000, seed: int = 0) -> dict[str, float]:
+    """The median of some values, and its 95 % interval from a bootstrap.
+
+    Args:
+        values: at least one.
+        samples: number of samples drawn, with replacement, from the values.
+        seed: seed of the samples.
+
+    Returns:
+        `median`, and `low` and `high`: the 2.5th and 97.5th percentile of the samples' medians.
+    """
+    rng = random.Random(seed)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(samples))
+    cut = round(0.025 * samples)
+    return {"median": statistics.median(values), "low": medians[cut], "high": medians[-1 - cut]}
 
 
 def shown(values: dict[str, float] | None, form: str = ",.0f") -> str:

@@ -3,12 +3,12 @@
     python benchmarks/layers.py --json_file=layers.json --picture=layers.png
     python benchmarks/layers.py --precision=mixed_bfloat16 --questions_per_passage=1
 
-Each layer of the published model is called alone, on random values without padding. Layers that run once per passage get
-as many passages as in the reader, and layers that run once per unique token get a third of the tokens. Operations and
+Each layer of the published model is called alone, on random values without padding. Layers that run once per passage
+get as many passages as in the reader; layers that run once per unique token get a third of the tokens. Operations and
 bytes are counted by the formulas of costs.py. A layer's limit is the longer of two times: that of its operations at the
-speed of a product of two 2,048 x 2,048 matrices, and that of its least bytes at the speed of the memory. Both speeds are
-measured in the same turn. The last column is the time to move the bytes of today's operations: where it is close to the
-measured time, memory and not arithmetic limits the layer. The counts of the whole model are the sums of the layers.
+speed of a product of two 2,048 x 2,048 matrices, and that of its least bytes at the speed of the memory, both measured
+in the same turn. The last column is the time to move the bytes of today's operations: where it is close to the measured
+time, memory and not arithmetic limits the layer. The counts of the whole model are the sums of the layers.
 """
 
 import dataclasses

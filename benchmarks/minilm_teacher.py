@@ -90,7 +90,7 @@ class Texts:
         return tensors, [tokens for _, _, tokens in rows]
 
     def _row(self, number: int) -> tuple[np.ndarray, int, np.ndarray]:
-        """[CLS] question [SEP] passage [SEP], the index where the passage begins, and the passage token of every piece."""
+        """[CLS] question [SEP] passage [SEP], where the passage begins, and the passage token of every piece."""
         begin, end = [self._tokenizer.cls_token_id], [self._tokenizer.sep_token_id]
         question, _ = self._of(self._passages + number)
         passage, tokens = self._of(self.data.question_passages[number])

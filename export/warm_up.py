@@ -1,4 +1,4 @@
-"""Requests that a server answers before it says that it is ready, so that no client waits for the first of a kind."""
+"""Requests that a server answers before it reports that it is ready, so that no client waits for compilation."""
 
 from pathlib import Path
 
@@ -8,20 +8,20 @@ from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.text.tokenizer import tokenize
 
 WARM_UP_FILE = "tf_serving_warmup_requests"
-"""Where a server looks for them, in a version's folder `assets.extra`."""
+"""The file in a version's folder `assets.extra` in which a server looks for them."""
 
 PASSAGE_TOKENS = (32, 128, 384, 1024)
 BATCHES = (1, 16)
 
 
 def write_warm_up(path: Path) -> bool:
-    """Writes requests with raw texts of several lengths, one at a time and sixteen.
+    """Writes requests with raw texts of several lengths, with one question and with sixteen.
 
     Args:
         path: the file to write.
 
     Returns:
-        Whether it was written: it takes the package tensorflow-serving-api, which is the extra `serving`.
+        Whether it was written; this needs the package tensorflow-serving-api, which the extra `serving` installs.
     """
     try:
         from tensorflow_serving.apis import prediction_log_pb2
@@ -39,7 +39,7 @@ def write_warm_up(path: Path) -> bool:
 
 
 def warm_up_texts() -> list[tuple[list[str], list[str]]]:
-    """Questions and passages of the bundled sample, passages joined until they are as long as `PASSAGE_TOKENS` says."""
+    """Questions and passages of the bundled sample; passages are joined until they have `PASSAGE_TOKENS` tokens."""
     data = load_dataset("sample", "dev")
     texts = []
     for wanted in PASSAGE_TOKENS:

@@ -17,17 +17,22 @@ from typing import TYPE_CHECKING
 # TensorFlow reads this when it loads; its start-up notices would hide what the commands print.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# An installed package contains layers/, pipelines/ and export/; in a checkout they are its neighbours.
+# An installed package contains layers/, pipelines/ and export/. In a checkout they lie beside this folder, so Python
+# looks for them in its parent, too.
 if not (Path(__file__).parent / "layers").is_dir():
     __path__.append(str(Path(__file__).resolve().parents[1]))
 
-from fabir_tf import compatibility, layers
+# `from fabir_tf import layers` means the same, but a type checker run in a checkout would not find the folder.
+import fabir_tf.layers as layers
+from fabir_tf import compatibility
 from fabir_tf.models import build_model, list_models
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.version import __version__
 
 if TYPE_CHECKING:
-    from fabir_tf import analysis, export, models, pipelines, reading, training
+    import fabir_tf.export as export
+    import fabir_tf.pipelines as pipelines
+    from fabir_tf import analysis, models, reading, training
     from fabir_tf.export import export_reader
     from fabir_tf.pipelines.datasets.sources import load_dataset
     from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
@@ -87,12 +92,15 @@ __all__ = [
 compatibility.register_old_layers()
 
 
-def __getattr__(name: str):
-    if name in _LAZY_PACKAGES:
-        return importlib.import_module(f"fabir_tf.{name}")
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'fabir_tf' has no attribute {name!r}")
+# Type checkers read the imports above instead, and so report names that do not exist.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in _LAZY_PACKAGES:
+            return importlib.import_module(f"fabir_tf.{name}")
+        if name in _LAZY:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        raise AttributeError(f"module 'fabir_tf' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

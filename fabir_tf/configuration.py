@@ -6,7 +6,8 @@ import json
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from absl import flags
 
@@ -40,6 +41,9 @@ def setting(default, help: str, *, choices: Iterable[str] = (), low=None, high=N
 
 class Config:
     """Base class of the configurations: checks every field, and converts to and from JSON and flags."""
+
+    # `@dataclasses.dataclass` sets it in the subclasses.
+    __dataclass_fields__: typing.ClassVar[dict[str, dataclasses.Field]]
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -150,17 +154,17 @@ def define_shared_flags(classes: Mapping[str, type[Config]], flag: str, flag_val
 
 def _base_type(field: dataclasses.Field) -> type:
     """`int` of `int | None`."""
-    options = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
+    options: tuple[Any, ...] = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
     return next(option for option in options if option is not type(None))
 
 
-def _checked(field: dataclasses.Field, value):
-    kind = _base_type(field)
+def _checked(field: dataclasses.Field, value: Any) -> Any:
+    kind: Any = _base_type(field)
     if value is None and isinstance(field.type, types.UnionType):
         return None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if value is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigError(f"{field.name} must be of type {kind.__name__}, found {value!r}")
     if kind is float and not math.isfinite(value):
         raise ConfigError(f"{field.name} must be a finite number, found {value!r}")
@@ -216,8 +220,14 @@ def _default_text(field: dataclasses.Field) -> str:
 def _define_flag(field: dataclasses.Field, text: str, flag_values: flags.FlagValues) -> None:
     kind = _base_type(field)
     if field.default is None:
-        parser = _NumberOrNone({int: flags.IntegerParser, float: flags.FloatParser}[kind]())
+        parsers: dict[type, Callable[[], Any]] = {int: flags.IntegerParser, float: flags.FloatParser}
+        parser = _NumberOrNone(parsers[kind]())
         flags.DEFINE(parser, field.name, None, text, flag_values=flag_values)
         return
-    define = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
+    define: dict[type, Callable[..., Any]] = {
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        bool: flags.DEFINE_bool,
+        str: flags.DEFINE_string,
+    }
     define[kind](field.name, None, text, flag_values=flag_values)

@@ -1,6 +1,6 @@
-"""The benchmarks run, each through its own command in its smallest form, and their formulas count what is computed.
+"""Each benchmark runs through its own command in its smallest form, and the cost formulas count what is computed.
 
-Their figures are of no account here.
+The figures themselves are not tested.
 """
 
 import importlib.util
@@ -37,8 +37,15 @@ def run_script(folder, script, *arguments):
     )
 
 
+def benchmark_module(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def found_by(folder, script, *arguments):
-    """What a benchmark writes of one turn."""
+    """The results that a benchmark writes for one turn."""
     done = run_script(folder, script, *arguments, "--turns=1", "--json_file=found.json", "--picture=found.png")
     assert done.returncode == 0, done.stderr
     assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
@@ -61,7 +68,7 @@ def test_contenders_race(tmp_path):
         assert row["peak_mib"] > 100
         assert set(row["times_as_fast"]) == ({"fabir"} if row["contender"] == rivals else set())
     if not HAS_RIVALS:
-        pytest.skip("only ours has run: a rival needs the extra rivals, torch and transformers")
+        pytest.skip("only our reader has run: a rival needs the extra rivals, torch and transformers")
 
 
 @pytest.mark.skipif(not HAS_RIVALS, reason="needs the extra rivals: torch and transformers")
@@ -71,7 +78,7 @@ def test_a_rival_is_trained(tmp_path):
     assert row["speed"]["median"] > 0
 
 
-def test_layers_are_set_against_their_limits(tmp_path):
+def test_layers_are_compared_with_their_limits(tmp_path):
     arguments = ("--batch=2", "--passage=11", "--question=5", "--questions_per_passage=1", "--repeats=1")
     found = found_by(tmp_path, "layers", *arguments)
     names = [row["layer"] for row in found["layers"]]
@@ -92,16 +99,16 @@ def test_scaling_measures_each_point_in_a_process(tmp_path):
 
 def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
     found = found_by(tmp_path, "end_to_end")
-    assert found["questions"] == 262
-    parts = {"reading", "tokens", "model", "decoding", "writing"}
-    assert set(found["seconds"]) == parts | {"tokenising", "encoding", "total"}
+    assert found["questions"] == 288
+    parts = {"reading", "tokens", "features", "model", "decoding", "writing"}
+    assert set(found["seconds"]) == parts | {"tokenizing", "total"}
     assert min(part["median"] for part in found["seconds"].values()) > 0
     assert set(found["shares"]) == parts
     assert sum(share["median"] for share in found["shares"].values()) == pytest.approx(1)
     assert min(share["median"] for share in found["shares"].values()) >= 0
 
 
-def test_the_input_pipeline_is_set_against_the_model(tmp_path):
+def test_the_input_pipeline_is_compared_with_the_model(tmp_path):
     found = found_by(tmp_path, "input_pipeline", "--questions=8")
     assert set(found) == {"training", "evaluation"}
     for task in found.values():
@@ -110,7 +117,7 @@ def test_the_input_pipeline_is_set_against_the_model(tmp_path):
 
 
 def operations_in(layer, *specs, **options):
-    """Operations of the matrix products and convolutions in a layer's graph, from the shapes that they have there."""
+    """Counts the operations of the matrix products and convolutions in a layer's graph, from their shapes."""
     import tensorflow as tf
 
     function = tf.function(lambda *inputs: layer(*inputs, **options), autograph=False)
@@ -145,7 +152,7 @@ def test_articles_are_set_aside_with_what_overlaps(tmp_path):
     }
 
 
-def test_short_passages_are_joined_with_those_like_them(tmp_path):
+def test_short_passages_are_joined_with_similar_ones(tmp_path):
     barn, lake = "Barn owls hunt voles by night.", "Salt dries at lakes in deserts."
     owl, salt = "Voles hide from barn owls.", "Lakes of deserts leave salt."
     tram, copy = "Trams cross Pell bridge.", "Trams cross Pell bridge !"
@@ -168,12 +175,12 @@ def test_short_passages_are_joined_with_those_like_them(tmp_path):
         passage_of[before.passages[question.passage]] = passage
     assert passage_of[barn] == passage_of[owl] in (f"{barn} {owl}", f"{owl} {barn}")
     assert passage_of[lake] == passage_of[salt] in (f"{lake} {salt}", f"{salt} {lake}")
-    # One is another version of the other, and answers its questions as well.
+    # Two versions of the same text are not joined.
     assert (passage_of[tram], passage_of[copy]) == (tram, copy)
     assert passage_of[long] == long
 
 
-def test_sentences_are_shuffled_and_answers_go_with_theirs(tmp_path):
+def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path):
     text = "Owls hunt by night.  They eat voles. Voles hide.\nOwls hunt well."
     sentences = ["Owls hunt by night.", "They eat voles.", "Voles hide.", "Owls hunt well."]
     asked = [("Who hunts well?", "Owls"), ("Where do they hide?", "Voles hide"), ("Both?", "voles. Voles")]
@@ -201,7 +208,7 @@ def test_sentences_are_shuffled_and_answers_go_with_theirs(tmp_path):
     assert order != [0, 1, 2, 3]
     assert set(questions) == {"Who hunts well?", "Where do they hide?"}
     (owls,), (voles,) = (questions[name].answers for name in ("Who hunts well?", "Where do they hide?"))
-    # The owls of the last sentence, not those of the first.
+    # The owls of the last sentence, not of the first.
     assert (owls.text, owls.start) == ("Owls", passage.index("Owls hunt well."))
     assert (voles.text, voles.start) == ("Voles hide", passage.index("Voles hide."))
     assert added()[0] == passage
@@ -237,7 +244,7 @@ def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
     assert not (tmp_path / "more.json").exists()
 
 
-def test_texts_are_rewritten_and_answers_stay_where_they_are(tmp_path):
+def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path):
     passage = "In \u0130zmir the TOWER was built by Karl Wend."
     write_squad(tmp_path / "data.json", [("Tower", passage, [("Who built the tower of Halberstadt?", "Karl Wend")])])
     written = {}
@@ -251,7 +258,7 @@ def test_texts_are_rewritten_and_answers_stay_where_they_are(tmp_path):
         assert text[answer.start : answer.start + len(answer.text)] == answer.text
         written[kind] = (text, question.text)
     assert written["lower_questions"] == (passage, "who built the tower of halberstadt?")
-    # The dotted capital I becomes two letters, by which the answer would move.
+    # Lower-casing the dotted capital I would make two letters of it and move the answer.
     assert written["lower"][0] == "in \u0130zmir the tower was built by karl wend."
     assert written["capitals"] == (passage, "WHO BUILT THE TOWER OF HALBERSTADT?")
     assert written["unmarked"] == (passage, "Who built the tower of Halberstadt")
@@ -264,7 +271,7 @@ def test_texts_are_rewritten_and_answers_stay_where_they_are(tmp_path):
     assert sorted(words[-1]) == sorted("Halberstadt?")
 
 
-def test_what_configurations_lose_is_told_with_intervals(tmp_path):
+def test_the_losses_of_configurations_have_intervals(tmp_path):
     head = "configuration,seed,exact_match,f1"
     more = ["fabir,1,40,52", "no_convolutional_attention,1,38,50", "2_heads,1,1,51"]
     (tmp_path / "first.csv").write_text("\n".join([head, *more]) + "\n")
@@ -277,7 +284,7 @@ def test_what_configurations_lose_is_told_with_intervals(tmp_path):
     assert rows["2_heads"] == "| 2_heads | 1 | 1.00 | 51.00 | 2.00 |  | 1.8 |"
     cells = rows["no_convolutional_attention"].strip("| ").split(" | ")
     assert cells[1:5] + cells[6:] == ["2", "37.00", "49.00", "4.00", "2.4"]
-    # Equal variances of 2 and two seeds each: 2 degrees of freedom, at which t is 4.303 (any table of Student's t).
+    # Equal variances of 2 and two seeds each: 2 degrees of freedom, where Student's t is 4.303 (from a table).
     margin = 4.303 * (2 / 2 + 2 / 2) ** 0.5
     assert [float(bound) for bound in cells[5].split(" to ")] == pytest.approx([4 - margin, 4 + margin], abs=0.006)
 
@@ -295,7 +302,7 @@ def test_what_configurations_lose_is_told_with_intervals(tmp_path):
         ("--runs=short.csv", "short.csv: fabir with seed 2: f1 is None, expected a number"),
     ],
 )
-def test_runs_that_cannot_be_set_side_by_side_are_told_of(tmp_path, arguments, part):
+def test_runs_that_cannot_be_compared_are_reported(tmp_path, arguments, part):
     head = "configuration,seed,exact_match,f1\n"
     (tmp_path / "runs.csv").write_text(head + "fabir,1,40,52\n")
     (tmp_path / "heading.csv").write_text(head)
@@ -307,7 +314,7 @@ def test_runs_that_cannot_be_set_side_by_side_are_told_of(tmp_path, arguments, p
     assert part in done.stderr
 
 
-def test_more_questions_are_expected_to_help_by_a_power_law(tmp_path):
+def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path):
     import numpy as np
 
     questions = [1000, 2000, 4000, 8000]
@@ -327,7 +334,7 @@ def test_more_questions_are_expected_to_help_by_a_power_law(tmp_path):
         "| fabir | 8,000 | 1 | 5.00 | 73.00 | 73.00 |",
     ]
     assert (tmp_path / "sizes.png").read_bytes().startswith(b"\x89PNG")
-    # The normal equations of log(missing) = a + b log2(questions / 1000), and Student's t by any table: 4.303, 12.706.
+    # The normal equations of log(missing) = a + b log2(questions / 1000), and Student's t from a table: 4.303, 12.706.
     for end, target, student in ((4, 4, 4.303), (3, 3, 12.706)):
         design = np.stack([np.ones(end), np.arange(end)], axis=1)
         inverse = np.linalg.inv(design.T @ design)
@@ -343,13 +350,13 @@ def test_more_questions_are_expected_to_help_by_a_power_law(tmp_path):
             assert f"falls by {1 - math.exp(law[1]):.1%} whenever" in done.stdout
 
 
-def test_no_f1_below_nothing_is_expected(tmp_path):
+def test_no_predicted_f1_is_below_zero(tmp_path):
     for questions, f1 in ((2500, 28), (5000, 37), (10000, 53), (20000, 63)):
         (tmp_path / f"{questions}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,5,{f1}\n")
     runs = ",".join(f"{questions}={questions}.csv" for questions in (2500, 5000, 10000, 20000))
     done = run_script(tmp_path, "training_sizes", f"--runs={runs}")
     assert done.returncode == 0, done.stderr
-    # Three points that are far from a line leave the interval nearly everything.
+    # Three points far from a line give an interval of nearly all values.
     assert "(0.00 to 9" in done.stdout.splitlines()[-1]
 
 
@@ -365,7 +372,7 @@ def test_no_f1_below_nothing_is_expected(tmp_path):
         ("--runs=10=all.csv,20=runs.csv,30=runs.csv,40=runs.csv", "fabir: found an F1 of 100.0, expected 0 to less"),
     ],
 )
-def test_sizes_that_tell_nothing_are_told_of(tmp_path, arguments, part):
+def test_useless_sizes_are_reported(tmp_path, arguments, part):
     for name, f1 in (("runs", 50), ("all", 100)):
         (tmp_path / f"{name}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,40,{f1}\n")
     done = run_script(tmp_path, "training_sizes", *arguments.split())
@@ -383,7 +390,7 @@ def test_sizes_that_tell_nothing_are_told_of(tmp_path, arguments, part):
         ("shuffle_sentences", ["--output=train.json"]),
     ],
 )
-def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):
+def test_data_is_not_written_over_its_source(tmp_path, script, more):
     data = tmp_path / "train.json"
     write_squad(data, ARTICLES)
     before = data.read_bytes()
@@ -393,7 +400,7 @@ def test_data_is_not_written_over_what_it_is_made_from(tmp_path, script, more):
     assert data.read_bytes() == before
 
 
-def test_untrained_tokens_are_told_apart_where_sublayers_begin_small(tmp_path):
+def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path):
     write_squad(tmp_path / "dev.json", ARTICLES)
     arguments = ("--dataset=dev.json", "--questions=3", "--starts=1,0.1", "--run_dirs=fabir-base")
     done = run_script(tmp_path, "alike", *arguments)
@@ -418,7 +425,7 @@ def test_untrained_tokens_are_told_apart_where_sublayers_begin_small(tmp_path):
         ("--starts= --run_dirs=absent", "absent"),
     ],
 )
-def test_readers_that_cannot_be_looked_at_are_told_of(tmp_path, arguments, part):
+def test_readers_that_cannot_be_measured_are_reported(tmp_path, arguments, part):
     done = run_script(tmp_path, "alike", *arguments.split())
     assert done.returncode == 2
     assert part in done.stderr
@@ -430,10 +437,7 @@ def test_the_formulas_count_what_is_computed():
 
     import fabir_tf
 
-    path = ROOT / "benchmarks" / "costs.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    costs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(costs)
+    costs = benchmark_module("costs")
     config = fabir_tf.FabirConfig(frozen_words=10)
     layer = fabir_tf.build_model(config).get_layer
     texts, passage, question = 3, 17, 7
@@ -473,7 +477,48 @@ def test_the_formulas_count_what_is_computed():
     assert found == {name: cost.operations for name, cost in expected.items()}
 
 
-def test_a_race_that_is_ended_leaves_nothing_behind(tmp_path):
+def write_tree(folder, *, old):
+    """A folder with the files by which the layout of a version is recognized."""
+    layout = benchmark_module("both_layouts")
+    for file in (layout.OldLayout if old else layout.TodaysLayout).files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
+    return folder
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_the_layout_of_a_version_is_found(tmp_path, old):
+    layout = benchmark_module("both_layouts")
+    expected = "OldLayout" if old else "TodaysLayout"
+    assert layout.layout_class(str(write_tree(tmp_path, old=old))).__name__ == expected
+    assert layout.layout_class(str(ROOT)) is layout.TodaysLayout
+
+
+def test_versions_take_turns(tmp_path):
+    write_squad(tmp_path / "data.json", ARTICLES)
+    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=inference,training,single")
+    found = found_by(tmp_path, "against_commit", *flags)
+    assert set(found) == {"inference", "training", "single"}
+    for task in found.values():
+        assert set(task["turns"]) == {"earlier", "now"}
+        (earlier,), (now,) = task["turns"]["earlier"], task["turns"]["now"]
+        assert earlier["questions"] == now["questions"] == 12
+        ratio = earlier["processor_ms"] / now["processor_ms"]
+        assert task["ratio"] == pytest.approx({"median": ratio, "low": ratio, "high": ratio})
+
+
+def test_the_interval_of_a_median_is_from_a_bootstrap():
+    median_interval = benchmark_module("common").median_interval
+    # Of three values, the median of a sample is the least one in 7 of 27 cases, and the greatest one just as often.
+    assert median_interval([3.0, 1.0, 2.0]) == {"median": 2.0, "low": 1.0, "high": 3.0}
+    found = median_interval([float(value) for value in range(101)])
+    assert found["median"] == 50
+    # The standard error of the median of a uniform sample of 101 values from 0 to 100 is about 100 / (2 sqrt(101)) = 5.
+    assert found["low"] == pytest.approx(40, abs=3)
+    assert found["high"] == pytest.approx(60, abs=3)
+
+
+def test_a_terminated_race_leaves_no_files(tmp_path):
     process = subprocess.Popen(
         command("against_commit", "--commit=HEAD"),
         env=environment() | {"TMPDIR": str(tmp_path)},
@@ -493,11 +538,14 @@ def test_a_race_that_is_ended_leaves_nothing_behind(tmp_path):
     ("script", "argument", "sentence"),
     [
         ("against_commit", "--commit=nothing-of-that-name", "error: --commit=nothing-of-that-name: git finds"),
+        ("against_commit", "--commit=HEAD --tree=.", "error: expected either --commit or --tree"),
+        ("against_commit", "--tree=.", "error: {folder}: found no known layout of fabir_tf"),
         ("scaling", "--passages=0", "error: --passages: found '0', expected numbers from 1, separated by commas"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path, script, argument, sentence):
-    done = run_script(tmp_path, script, argument)
+    done = run_script(tmp_path, script, *argument.split())
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(sentence), done.stderr
+    expected = sentence.format(folder=tmp_path)
+    assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
     assert "Traceback" not in done.stderr + done.stdout

@@ -1,5 +1,6 @@
 """Calibration: a temperature that answers were made with is found again, and the figures are those of the papers."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from fabir_tf.pipelines.datasets.squad_metrics import exact_match
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading import calibration
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
+from fabir_tf.reading.evaluation import evaluate
 
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
 
@@ -98,12 +100,14 @@ def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
         (lambda content: content.update(temperature=0.0), "found the temperature the number 0.0"),
         (lambda content: content.update(temperature="warm"), "found the temperature the text 'warm'"),
         (lambda content: content["after"].pop("log_loss"), "found an object as 'after'"),
+        (lambda content: content.update(no_answer_threshold=1.5), "found the threshold the number 1.5"),
+        (lambda content: content.update(no_answer_threshold="high"), "found the threshold the text 'high'"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, change, part):
     path = tmp_path / "calibration.json"
     figures = dict.fromkeys(calibration.FIGURES, 0.5)
-    whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [{"coverage": 0.05, "risk": 0.0}])
+    whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [{"coverage": 0.05, "risk": 0.0}], 0.25)
     whole.save(path)
     assert calibration.Calibration.load(path) == whole
     content = json.loads(path.read_text())
@@ -119,3 +123,56 @@ def test_questions_without_answers():
     empty = type(data)(data.name, data.passages, data.titles, ())
     with pytest.raises(UserError, match="found no question with an answer"):
         calibration.calibrate(reader, empty)
+
+
+def test_a_file_of_version_0_1_has_no_threshold(tmp_path):
+    path = tmp_path / "calibration.json"
+    figures = dict.fromkeys(calibration.FIGURES, 0.5)
+    whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [])
+    content = dataclasses.asdict(whole)
+    assert content.pop("no_answer_threshold") is None
+    path.write_text(json.dumps(content))
+    assert calibration.Calibration.load(path) == whole
+
+
+# === No answer ===
+
+
+def half_unanswerable():
+    questions = tuple(
+        dataclasses.replace(question, answers=question.answers if number % 2 else ())
+        for number, question in enumerate(DATA.questions)
+    )
+    return dataclasses.replace(DATA, questions=questions)
+
+
+def test_a_threshold_is_chosen_where_some_questions_have_no_answer():
+    words = sorted({word.lower().strip(".,") for text in DATA.passages for word in text.split()})
+    reader = make_reader(words, 12, null_head=True)
+    data = half_unanswerable()
+    reader.calibration = found = calibration.calibrate(reader, data)
+    assert found.questions == len(DATA.questions) // 2
+    assert 0 < found.no_answer_threshold < 1
+    # Rounding must not change a decision: no question has a probability at the threshold.
+    answers = reader.predict(data)
+    distances = [abs(answer.no_answer_probability - found.no_answer_threshold) for answer in answers]
+    assert min(distances) > 1e-6
+    scores = evaluate(reader, data)
+    assert scores["f1"] == pytest.approx(scores["best_f1"])
+    # Questions with an answer alone say nothing about a threshold.
+    assert calibration.calibrate(reader, DATA).no_answer_threshold is None
+
+
+def test_the_threshold_lies_between_the_questions_that_it_separates():
+    """Two answers are right and two questions have none, of which one is more probable to have an answer."""
+    data = half_unanswerable()
+    data = dataclasses.replace(data, questions=data.questions[:4])
+    texts = [question.answers[0].text if question.answers else "wrong" for question in data.questions]
+    # Answerable: 0.1 and 0.3; unanswerable: 0.9 and 0.2.
+    assert calibration._best_threshold(data, texts, np.array([0.9, 0.1, 0.2, 0.3])) == pytest.approx(0.15)
+    assert calibration._best_threshold(data, texts, np.array([0.9, 0.1, 0.8, 0.3])) == pytest.approx(0.55)
+    assert calibration._best_threshold(data, texts, np.array([0.1, 0.6, 0.2, 0.7])) == pytest.approx(0.05)
+
+
+def test_a_reader_without_a_null_head_gets_no_threshold(reader):
+    assert calibration.calibrate(reader, half_unanswerable()).no_answer_threshold is None

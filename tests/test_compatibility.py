@@ -51,6 +51,16 @@ def test_there_is_a_run_of_every_model_and_variant():
 
 
 @pytest.mark.parametrize("name", RUNS)
+def test_a_run_has_the_weights_and_settings_of_its_keras_file(name):
+    """Weights are found by their order in the one and by their names in the other."""
+    reader, model = fabir_tf.Reader.load(OLD / name), keras.models.load_model(OLD / name / "model.keras")
+    assert [weight.path for weight in reader.model.weights] == [weight.path for weight in model.weights]
+    for weight, expected in zip(reader.model.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(weight, expected, err_msg=weight.path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
 def test_a_run_gives_the_same_answers(name):
     assert_same(answers_of(fabir_tf.Reader.load(OLD / name)), OLD / name / "answers.jsonl")
 

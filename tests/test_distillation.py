@@ -1,57 +1,92 @@
-"""A teacher's borders: what is kept of them, how they are found again, and what is learned from them."""
+"""A teacher's distributions: what is kept of them, how they are found again, and what is learned from them."""
 
 import json
 
-import keras
 import numpy as np
 import pytest
 from test_bad_input import assert_error
 from tiny import ARTICLES, SMALL_DATA, SMALL_MODEL, make_reader, squad_data
 
+from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Features
-from fabir_tf.pipelines.features.teacher_distributions import PLACES, TeacherDistributions, mean_soft_labels
-from fabir_tf.pipelines.text.tokenized import TokenizedDataset, tokenize_texts
+from fabir_tf.pipelines.features.teacher_distributions import (
+    KEPT,
+    TeacherDistributions,
+    mean_soft_labels,
+    split_soft_labels,
+)
+from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.training.distillation import teach
 from fabir_tf.training.losses import StartEndLoss, distilled_targets, smoothed_targets
-from fabir_tf.training.train import targets_of
+from fabir_tf.training.train import make_targets
 
 RANDOM = np.random.default_rng(5)
 
 
-def distribution(length):
-    return RANDOM.dirichlet(np.full(length, 0.1)).astype(np.float32)
+def distribution(length, null=0.0):
+    """Start and end distribution of a passage, and of "no answer" in the last column."""
+    tokens = RANDOM.dirichlet(np.full(length, 0.1), 2)
+    return np.concatenate([(1 - null) * tokens, np.full((2, 1), null)], axis=1).astype(np.float32)
 
 
 @pytest.fixture
-def soft_labels():
-    return [(f"q{n}", distribution(length), distribution(length)) for n, length in enumerate((30, 5, PLACES, 1))]
+def found():
+    """Distributions of four questions; the second and third may have no answer."""
+    lengths, nulls = (30, 5, KEPT, 1), (0.0, 0.6, 0.25, 0.0)
+    return [(f"q{n}", distribution(*pair)) for n, pair in enumerate(zip(lengths, nulls, strict=True))]
 
 
-def test_the_likeliest_tokens_are_kept_and_sum_to_one(soft_labels):
-    borders = TeacherDistributions.collect(soft_labels)
-    assert borders.ids == ("q0", "q1", "q2", "q3")
-    assert borders.lengths.tolist() == [30, 5, PLACES, 1]
-    np.testing.assert_allclose(borders.probabilities.sum(axis=-1), 1.0, rtol=1e-6)
-    for row, (_, *both) in enumerate(soft_labels):
-        for border, whole in enumerate(both):
-            best = sorted(range(len(whole)), key=lambda place: -whole[place])[:PLACES]
-            assert borders.places[row, border, : len(best)].tolist() == best
-            expected = whole[best].astype(np.float64) / whole[best].astype(np.float64).sum()
-            np.testing.assert_allclose(borders.probabilities[row, border, : len(best)], expected, rtol=1e-5)
-            assert not borders.probabilities[row, border, len(best) :].any()
+def likeliest(both, number):
+    """Indices, probabilities and null of the start (0) or the end (1), in float64 and made to sum to 1."""
+    *tokens, null = both[number].astype(np.float64)
+    best = sorted(range(len(tokens)), key=lambda index: -tokens[index])[:KEPT]
+    kept = np.array([tokens[index] for index in best])
+    total = kept.sum() + null
+    return best, kept / total, null / total
 
 
-def test_borders_come_back_from_their_file(soft_labels, tmp_path):
-    borders = TeacherDistributions.collect(soft_labels)
-    borders.save(tmp_path / "teacher.npz")
-    found = TeacherDistributions.load(tmp_path / "teacher.npz")
-    assert found.ids == borders.ids
-    np.testing.assert_array_equal(found.places, borders.places)
-    np.testing.assert_allclose(found.probabilities, borders.probabilities, rtol=1e-3, atol=1e-6)
+def test_the_likeliest_tokens_are_kept_and_sum_to_one_with_the_null(found):
+    teacher = TeacherDistributions.collect(found)
+    assert teacher.ids == ("q0", "q1", "q2", "q3")
+    assert teacher.lengths.tolist() == [30, 5, KEPT, 1]
+    total = teacher.probabilities.sum(axis=-1) + teacher.null_probabilities
+    np.testing.assert_allclose(total, 1.0, rtol=1e-6)
+    for row, (_, both) in enumerate(found):
+        for number in range(2):
+            best, expected, null = likeliest(both, number)
+            assert teacher.indices[row, number, : len(best)].tolist() == best
+            np.testing.assert_allclose(teacher.probabilities[row, number, : len(best)], expected, rtol=1e-5)
+            assert not teacher.probabilities[row, number, len(best) :].any()
+            assert teacher.null_probabilities[row, number] == pytest.approx(null, rel=1e-5)
+    assert not teacher.null_probabilities[[0, 3]].any()
 
 
-def test_damaged_files_are_told(tmp_path):
+def test_distributions_come_back_from_their_file(found, tmp_path):
+    teacher = TeacherDistributions.collect(found)
+    teacher.save(tmp_path / "teacher.npz")
+    again = TeacherDistributions.load(tmp_path / "teacher.npz")
+    assert again.ids == teacher.ids
+    assert again.source == str(tmp_path / "teacher.npz")
+    np.testing.assert_array_equal(again.lengths, teacher.lengths)
+    np.testing.assert_array_equal(again.indices, teacher.indices)
+    for name in ("probabilities", "null_probabilities"):
+        np.testing.assert_allclose(getattr(again, name), getattr(teacher, name), rtol=1e-3, atol=1e-6)
+        assert getattr(again, name).dtype == np.float32
+
+
+def test_no_question_is_no_trouble(tmp_path):
+    TeacherDistributions.collect([]).save(tmp_path / "teacher.npz")
+    assert TeacherDistributions.load(tmp_path / "teacher.npz").ids == ()
+
+
+def rewritten(path, **changes):
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files} | changes
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def test_damaged_files_are_refused(tmp_path, found):
     with pytest.raises(UserError, match=r"nowhere\.npz: no such file"):
         TeacherDistributions.load(tmp_path / "nowhere.npz")
     with pytest.raises(UserError, match="found a folder"):
@@ -65,121 +100,220 @@ def test_damaged_files_are_told(tmp_path):
         TeacherDistributions.load(path)
 
 
-def test_questions_are_found_by_their_ids(soft_labels):
-    borders = TeacherDistributions.collect(soft_labels)
-    found = borders.of(["q1", "other", "q0"], np.array([5, 9, 30]))
-    np.testing.assert_array_equal(found[0, :, :PLACES], borders.places[1])
-    np.testing.assert_array_equal(found[2, :, PLACES:], borders.probabilities[0])
-    assert not found[1].any()
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": np.array(3)}, "found format 3, expected 2"),
+        ({"indices": None}, "damaged"),
+        ({"null_probabilities": None}, "damaged"),
+        ({"lengths": np.zeros(3, np.int32)}, "damaged file .its arrays are of different lengths"),
+        ({"null_probabilities": np.zeros((4, 3), np.float16)}, "damaged"),
+        ({"probabilities": np.zeros((4, 2, KEPT - 1), np.float16)}, "damaged"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, found, changes, message):
+    path = tmp_path / "teacher.npz"
+    TeacherDistributions.collect(found).save(path)
+    rewritten(path, **changes)
+    with pytest.raises(UserError, match=message) as caught:
+        TeacherDistributions.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_file_of_the_first_version_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "teacher.npz"
+    np.savez(
+        path,
+        ids=np.frombuffer(b"q0", np.uint8),
+        lengths=np.array([5], np.int32),
+        places=np.zeros((1, 2, 8), np.uint16),
+        probabilities=np.zeros((1, 2, 8), np.float16),
+    )
+    with pytest.raises(UserError, match=r"teacher\.npz: found a teacher file of version 0\.1, .*fabir-teach"):
+        TeacherDistributions.load(path)
+
+
+def test_questions_are_found_by_their_ids(found):
+    teacher = TeacherDistributions.collect(found)
+    labels = teacher.soft_labels(["q1", "other", "q0"], np.array([5, 9, 30]))
+    assert labels.shape == (3, 2, 2 * KEPT + 1)
+    assert labels.dtype == np.float32
+    indices, probabilities, null = split_soft_labels(labels)
+    np.testing.assert_array_equal(indices[0], teacher.indices[1])
+    np.testing.assert_array_equal(probabilities[2], teacher.probabilities[0])
+    np.testing.assert_array_equal(null[0, :, 0], teacher.null_probabilities[1])
+    assert not labels[1].any()
     with pytest.raises(UserError, match=r"'q1' with a passage of 5 tokens, expected 6 tokens"):
-        borders.of(["q1"], np.array([6]))
+        teacher.soft_labels(["q1"], np.array([6]))
     with pytest.raises(UserError, match="none of the questions"):
-        borders.of(["other"], np.array([6]))
+        teacher.soft_labels(["other"], np.array([6]))
 
 
-def test_several_teachers_count_alike_where_they_have_an_opinion(soft_labels):
-    """The first knows q0 and q1, the second q1 and q2, none knows the last question."""
-    ids, lengths = ["q0", "q1", "q2", "other"], np.array([30, 5, PLACES, 9])
-    other = [(name, distribution(len(start)), distribution(len(end))) for name, start, end in soft_labels]
-    known = [dict((name, both) for name, *both in soft_labels[:2]), dict((name, both) for name, *both in other[1:3])]
-    teachers = [TeacherDistributions.collect((name, *both) for name, both in part.items()) for part in known]
-    found = mean_soft_labels([teacher.of(ids, lengths) for teacher in teachers])
-    assert found.shape == (4, 2, 4 * PLACES) and not found[3].any()
+def test_several_teachers_count_alike_where_they_know_a_question(found):
+    """The first knows q0 and q1, the second q1 and q2, none knows the last question; both know that q1 may be empty."""
+    ids, lengths = ["q0", "q1", "q2", "other"], np.array([30, 5, KEPT, 9])
+    other = [(name, distribution(both.shape[1] - 1, null=0.3)) for name, both in found]
+    known = [dict(found[:2]), dict(other[1:3])]
+    teachers = [TeacherDistributions.collect(part.items()) for part in known]
+    labels = mean_soft_labels([teacher.soft_labels(ids, lengths) for teacher in teachers])
+    assert labels.shape == (4, 2, 4 * KEPT + 1)
+    assert not labels[3].any()
+    indices, probabilities, null = split_soft_labels(labels)
     for row, (name, length) in enumerate(zip(ids[:3], lengths, strict=False)):
-        for border in range(2):
-            parts = [part[name][border].astype(np.float64) for part in known if name in part]
-            expected = np.zeros(length)
+        for number in range(2):
+            parts = [part[name] for part in known if name in part]
+            expected, expected_null = np.zeros(length), 0.0
             for part in parts:
-                best = np.argsort(-part)[:PLACES]
-                expected[best] += part[best] / part[best].sum() / len(parts)
-            places, probabilities = np.split(found[row, border], 2)
-            np.testing.assert_allclose(
-                np.bincount(places.astype(int), probabilities, minlength=length), expected, rtol=1e-5, atol=1e-7
-            )
+                best, kept, empty = likeliest(part, number)
+                expected[best] += kept / len(parts)
+                expected_null += empty / len(parts)
+            mean = np.bincount(indices[row, number].astype(int), probabilities[row, number], minlength=length)
+            np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-7)
+            assert null[row, number, 0] == pytest.approx(expected_null, rel=1e-5)
+    np.testing.assert_array_equal(mean_soft_labels([labels]), labels)
+
+
+def test_a_teacher_that_is_sure_of_no_answer_counts():
+    """Its tokens have no probability at all, and it is still one of two teachers."""
+    sure = TeacherDistributions.collect([("q", np.array([[0, 0, 0, 1.0]] * 2))])
+    other = TeacherDistributions.collect([("q", np.array([[0, 1.0, 0, 0]] * 2))])
+    labels = mean_soft_labels([teacher.soft_labels(["q"], np.array([3])) for teacher in (sure, other)])
+    _, probabilities, null = split_soft_labels(labels)
+    assert probabilities.sum() == pytest.approx(1.0)
+    assert null.ravel().tolist() == [0.5, 0.5]
 
 
 # === The loss ===
 
 
-def test_targets_move_to_where_the_teacher_sees_the_border():
-    """Share 0.6: on tokens 2 and 0; the second row has no soft_labels."""
-    soft_labels = np.zeros((2, 2 * PLACES), np.float32)
-    soft_labels[0, :2], soft_labels[0, PLACES : PLACES + 2] = (2, 0), (0.45, 0.15)
-    targets = smoothed_targets(np.array([1, 0]), np.array([3, 2]), 4)
-    found = np.asarray(distilled_targets(targets, soft_labels))
-    plain = np.asarray(targets, np.float64)
-    expected = np.stack([0.4 * plain[0] + np.array([0.15, 0, 0.45, 0]), plain[1]])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
+def test_targets_move_to_where_the_teacher_sees_the_answer():
+    """Weight 0.6 + 0.1: on tokens 2 and 0, and on "no answer"; the second row has no soft labels."""
+    soft_labels = np.zeros((2, 2 * KEPT + 1), np.float32)
+    soft_labels[0, :2], soft_labels[0, KEPT : KEPT + 2], soft_labels[0, -1] = (2, 0), (0.45, 0.15), 0.1
+    targets = smoothed_targets(np.array([1, 0]), np.array([0, 0]), np.array([3, 2]), 4)
+    plain = np.pad(np.asarray(targets, np.float64), ((0, 0), (0, 1)))
+    mixed = np.asarray(distilled_targets(plain.astype("float32"), soft_labels))
+    expected = np.stack([0.3 * plain[0] + np.array([0.15, 0, 0.45, 0, 0.1]), plain[1]])
+    np.testing.assert_allclose(mixed, expected, rtol=1e-6)
+    np.testing.assert_allclose(mixed.sum(axis=1), 1.0, rtol=1e-6)
 
 
-def test_the_loss_is_the_cross_entropy_with_the_mixed_targets(soft_labels):
-    lengths = np.array([30, 5])
-    rows = Features(*[np.zeros(2)] * 4, lengths, *[np.zeros(2)] * 2)
-    soft_labels = TeacherDistributions.collect(soft_labels).of(["q0", "q1"], lengths)
-    targets = targets_of(rows, np.array([[4, 6], [0, 2]]), soft_labels, share=0.25)
-    logits = RANDOM.normal(size=(2, 30)).astype(np.float32)
-    logits[1, 5:] = -1e9
-    for border, name in enumerate(("start_logits", "end_logits")):
-        found = float(StartEndLoss(smoothing="none")(targets[name], logits))
-        expected = 0.0
-        for row, (true, length) in enumerate(zip(((4, 6), (0, 2)), lengths, strict=True)):
-            values = logits[row, :length].astype(np.float64)
+def test_targets_of_a_repeated_token_are_added():
+    soft_labels = np.array([[1, 1, 0.25, 0.5, 0]], np.float32)
+    mixed = np.asarray(distilled_targets(np.array([[1, 0, 0, 0]], np.float32), soft_labels))
+    np.testing.assert_allclose(mixed, [[0.25, 0.75, 0, 0]], rtol=1e-6)
+
+
+def features_of(lengths, offsets):
+    none = np.zeros(len(lengths), np.int64)
+    return Features(np.zeros(1, np.int32), {}, {}, none, np.array(lengths), np.array(offsets))
+
+
+@pytest.mark.parametrize("has_null", [False, True])
+@pytest.mark.parametrize("offset", [0, 3])
+def test_the_loss_is_the_cross_entropy_with_the_mixed_targets(found, offset, has_null):
+    """The logits of the passage begin in column 0, or after a question of three tokens."""
+    lengths, spans = np.array([30, 5]), np.array([[4, 6], [0, 2]])
+    labels = TeacherDistributions.collect(found).soft_labels(["q0", "q1"], lengths)
+    targets = make_targets(features_of(lengths, [offset] * 2), spans, labels, weight=0.25)
+    logits = RANDOM.normal(size=(2, 2, 30 + offset)).astype(np.float32)
+    logits[:, :, :offset] = logits[:, 1, 5 + offset :] = -1e9
+    outputs = {"start_logits": logits[0], "end_logits": logits[1]}
+    null_logits = RANDOM.normal(size=(2, 2)).astype(np.float32)
+    loss = float(StartEndLoss(smoothing="none")(targets, outputs | ({"null_logits": null_logits} if has_null else {})))
+    expected = 0.0
+    for number in range(2):
+        for row, length in enumerate(lengths):
+            values = logits[number, row, offset : offset + length].astype(np.float64)
+            values = np.append(values, null_logits[row, number]) if has_null else values
             log_probabilities = values - np.log(np.exp(values).sum())
-            teacher = np.zeros(length)
-            teacher[soft_labels[row, border, :PLACES].astype(int)[: min(PLACES, length)]] = soft_labels[
-                row, border, PLACES : PLACES + length
-            ]
-            mixed = 0.75 * np.eye(length)[true[border]] + 0.25 * teacher
-            expected -= (mixed * log_probabilities).sum() / 2
-        assert found == pytest.approx(expected, rel=1e-5)
+            best, kept, null = likeliest(found[row][1], number)
+            mixed = np.zeros(length + 1)
+            mixed[spans[row, number]] = 0.75
+            mixed[best] += 0.25 * kept
+            mixed[-1] += 0.25 * null
+            expected -= (mixed[: len(values)] * log_probabilities).sum() / 2
+    assert loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_without_a_teacher_targets_are_as_they_were():
-    rows = Features(*[np.zeros(1)] * 4, np.array([7]), *[np.zeros(1)] * 2)
-    for soft_labels in (None, np.zeros((1, 2, 0), np.float32)):
-        found = targets_of(rows, np.array([[4, 6]]), soft_labels)
-        assert found["start_logits"].tolist() == [[4, 7]] and found["end_logits"].tolist() == [[6, 7]]
+def test_without_a_teacher_targets_are_those_of_the_data():
+    spans = np.array([[4, 6], [-1, -1]])
+    for soft_labels in (None, np.zeros((2, 2, 0), np.float32)):
+        targets = make_targets(features_of([7, 9], [2, 3]), spans, soft_labels)
+        assert {name: values.tolist() for name, values in targets.items()} == {
+            "start": [6, -1],
+            "end": [8, -1],
+            "offset": [2, 3],
+            "length": [7, 9],
+        }
+        assert {values.dtype for values in targets.values()} == {np.dtype(np.int32)}
 
 
 # === Readers that teach ===
 
 
-def test_an_ensemble_teaches_its_mean():
+def words_of(data):
+    return sorted({word.lower() for passage in data.passages for word in tokenize(passage).words})
+
+
+@pytest.mark.parametrize("null_heads", [(False, False), (True, True), (True, False)])
+def test_an_ensemble_teaches_its_mean(null_heads):
     data = squad_data(ARTICLES)
-    tokenized = TokenizedDataset(data, tokenize_texts([*data.passages, *(q.text for q in data.questions)]))
-    words = sorted({word.lower() for word in tokenized.texts.types if word})
-    readers = [make_reader(words, max_passage=28), make_reader(words[::2], max_passage=28)]
-    borders = teach(readers, tokenized)
-    # The last passage has 30 tokens, more than are read in one piece.
-    assert borders.ids == tuple(question.id for question in data.questions if question.passage < 3)
-    alone = [{number: both for number, *both in reader.borders(reader.encode(tokenized))} for reader in readers]
-    for row in range(len(borders.ids)):
-        for border in range(2):
-            mean = (alone[0][row][border] + alone[1][row][border]) / 2
-            place = borders.places[row, border, 0]
-            assert place == mean.argmax()
-            kept = np.sort(mean)[::-1][:PLACES].sum()
-            assert borders.probabilities[row, border, 0] == pytest.approx(mean[place] / kept, rel=1e-4)
+    words = words_of(data)
+    # The last passage has 30 tokens, more than are read at once.
+    readers = [
+        make_reader(part, max_passage=28, null_head=null_head)
+        for part, null_head in zip((words, words[::2]), null_heads, strict=True)
+    ]
+    steps = []
+    teacher = teach(readers, data, lambda done, total: steps.append((done, total)))
+    assert teacher.ids == tuple(question.id for question in data.questions)
+    assert steps.count(steps[-1]) == 2
+    alone = [{scores.question: scores for scores in reader.scores(data)} for reader in readers]
+    for row in range(len(teacher.ids)):
+        for number in range(2):
+            mean = 0.0
+            for scores in (part[row] for part in alone):
+                logits = (scores.start_logits, scores.end_logits)[number].astype(np.float64)
+                null = -np.inf if scores.null_logits is None else scores.null_logits[number]
+                weights = np.exp(np.append(logits, null))
+                mean = mean + weights / weights.sum() / 2
+            index = teacher.indices[row, number, 0]
+            assert index == mean[:-1].argmax()
+            kept = np.sort(mean[:-1])[::-1][:KEPT].sum() + mean[-1]
+            assert teacher.probabilities[row, number, 0] == pytest.approx(mean[index] / kept, rel=1e-4)
+            assert teacher.null_probabilities[row, number] == pytest.approx(mean[-1] / kept, rel=1e-4)
+    assert teacher.null_probabilities.all() == any(null_heads)
 
 
-def test_border_probabilities_are_those_of_the_logits():
+def test_the_scores_are_those_of_the_answers():
     reader = make_reader(["the", "mill"])
     data = squad_data(ARTICLES[:1])
-    tokenized = TokenizedDataset(data, tokenize_texts([*data.passages, *(q.text for q in data.questions)]))
-    answers = reader.predict(reader.encode(tokenized))
-    spans = {}
-    for number, start, end in reader.borders(reader.encode(tokenized)):
+    answers, tokens = reader.predict(data), tokenize(data.passages[0])
+    for scores in reader.scores(data):
+        start, end = scores.probabilities()
         assert start.sum() == pytest.approx(1.0, abs=1e-5)
         pairs = np.triu(start[:, None] * end[None])
-        pairs = np.where(
-            np.arange(len(end))[None] - np.arange(len(start))[:, None] < reader.config.max_answer, pairs, 0
-        )
-        spans[number] = np.unravel_index(pairs.argmax(), pairs.shape)
-    tokens = tokenized.texts.tokens_of(0)
-    for number, answer in enumerate(answers):
-        first, last = spans[number]
+        distance = np.arange(len(end))[None] - np.arange(len(start))[:, None]
+        pairs = np.where(distance < reader.config.max_answer, pairs, 0)
+        first, last = np.unravel_index(pairs.argmax(), pairs.shape)
+        answer = answers[scores.question]
         assert (answer.start, answer.end) == (tokens.starts[first], tokens.ends[last])
+
+
+def test_questions_that_cannot_be_read_are_left_out():
+    data = squad_data(ARTICLES[:2])
+    blank = SquadData(data.name, (" ", data.passages[1]), data.titles, data.questions)
+    teacher = teach([make_reader(words_of(data))], blank)
+    assert teacher.ids == tuple(question.id for question in data.questions if question.passage == 1)
+
+
+def test_teachers_must_cut_passages_alike(monkeypatch):
+    data = squad_data(ARTICLES[:1])
+    readers = [make_reader(words_of(data)) for _ in range(2)]
+    monkeypatch.setattr(readers[1].processor, "tokenize_text", lambda text: tokenize(text.replace("-", " ")[:-9]))
+    with pytest.raises(UserError, match="question 'Mill-0': the teachers cut its passage into different tokens"):
+        teach(readers, data)
 
 
 def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
@@ -215,12 +349,7 @@ def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
         commands, "train", [*learning, new, f"--teacher={teacher},"], [f"--teacher={teacher},", "an empty name"]
     )
     others = tmp_path / "others.npz"
-    TeacherDistributions.collect([("another", distribution(9), distribution(9))]).save(others)
+    TeacherDistributions.collect([("another", distribution(9))]).save(others)
     assert_error(
         commands, "train", [*learning, new, f"--teacher={teacher},{others}"], [f"{others}: ", "none of the questions"]
     )
-
-
-def test_keras_restores_the_loss():
-    loss = StartEndLoss("uniform", 0.2)
-    assert keras.losses.deserialize(keras.losses.serialize(loss)).get_config() == loss.get_config()

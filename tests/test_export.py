@@ -1,4 +1,4 @@
-"""The SavedModel: the reader's own answers from raw text, for any text, whoever else is in the batch."""
+"""The SavedModel: the reader's own answers from raw text, for any text, whatever else is in the batch."""
 
 import shutil
 import subprocess
@@ -10,14 +10,15 @@ import pytest
 import tensorflow as tf
 from serving_ops import SERVING_OPS
 from tensorflow.core.protobuf import saved_model_pb2
-from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, make_reader, squad_data
+from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, EXPORTED_WINDOW, make_reader, squad_data
 
 from fabir_tf.export import export_reader, saved_model, warm_up
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.text.graph import parity as tokenizer_parity
+from fabir_tf.pipelines.text.ids import PADDING
 from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
-from fabir_tf.pipelines.text.vocabulary import PADDING
-from fabir_tf.reading.graph_reader import TEXT_SPECS, RawTextReader
+from fabir_tf.reading.answers import NO_ANSWER
+from fabir_tf.reading.calibration import FIGURES, Calibration
+from fabir_tf.reading.graph_reader import TEXT_SPECS, GraphReader
 from fabir_tf.reading.inspection import look_inside
 from fabir_tf.reading.reader import Reader
 
@@ -85,15 +86,12 @@ def signatures(exported):
 @pytest.fixture(scope="module")
 def serve(signatures):
     """Answers as a server gives them: arrays by name."""
+    return lambda pairs: served_by(signatures["serving_default"], pairs)
 
-    def answers(pairs):
-        questions, passages = (tf.constant([pair[i] for pair in pairs], tf.string) for i in (0, 1))
-        return {
-            name: value.numpy()
-            for name, value in signatures["serving_default"](question=questions, passage=passages).items()
-        }
 
-    return answers
+def served_by(signature, pairs):
+    questions, passages = (tf.constant([pair[i] for pair in pairs], tf.string) for i in (0, 1))
+    return {name: value.numpy() for name, value in signature(question=questions, passage=passages).items()}
 
 
 def row_of(served, row):
@@ -113,21 +111,87 @@ def assert_same_rows(one, other):
 # === The answers ===
 
 
-def test_answers_are_the_readers(reader, serve):
-    served = serve(PAIRS)
-    for row, answer in enumerate(reader.answer_batch(*zip(*PAIRS, strict=True), n_best=EXPORTED_N_BEST)):
+def assert_readers_answers(served, answers):
+    """Everything in `Answer` is served; where there are fewer spans than asked for, the surplus is empty."""
+    for row, answer in enumerate(answers):
         found = row_of(served, row)
         assert (found["answer"].decode(), found["start"], found["end"]) == (answer.text, answer.start, answer.end)
-        spans = [(span.text, span.start, span.end) for span in answer.n_best]
+        assert found["is_answer"] == answer.is_answer
+        for name in ("probability", "no_answer_probability"):
+            np.testing.assert_allclose(found[name], getattr(answer, name), rtol=1e-3, atol=1e-6)
+        missing = EXPORTED_N_BEST - len(answer.n_best)
+        spans = [(span.text, span.start, span.end) for span in answer.n_best] + [("", 0, 0)] * missing
         columns = (found["n_best_answer"], found["n_best_start"], found["n_best_end"])
         assert [(text.decode(), start, end) for text, start, end in zip(*columns, strict=True)] == spans
+        probabilities = [span.probability for span in answer.n_best] + [0.0] * missing
+        np.testing.assert_allclose(found["n_best_probability"], probabilities, rtol=1e-3, atol=1e-6)
+
+
+def test_answers_are_the_readers(reader, serve):
+    assert_readers_answers(serve(PAIRS), reader.answer_batch(*zip(*PAIRS, strict=True), n_best=EXPORTED_N_BEST))
+
+
+BLANK = ("", " ", "\n")
+BLANK_PAIRS = [(question, DATA.passages[0]) for question in BLANK] + [("Who?", passage) for passage in BLANK]
+BLANK_PAIRS += [(question, passage) for question in BLANK for passage in BLANK]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        BLANK_PAIRS,
+        *([pair] for pair in BLANK_PAIRS[::4]),
+        [PAIRS[0], *BLANK_PAIRS, PAIRS[-1]],
+        [*BLANK_PAIRS, PAIRS[3]],
+    ],
+    ids=["all blank", "blank question", "blank passage", "both empty", "both blank", "among others", "before another"],
+)
+def test_blank_texts_have_no_answer(reader, serve, pairs):
+    served = serve(pairs)
+    answers = reader.answer_batch(*zip(*pairs, strict=True), n_best=EXPORTED_N_BEST)
+    assert_readers_answers(served, answers)
+    for row, pair in enumerate(pairs):
+        assert served["is_answer"][row] == (pair not in BLANK_PAIRS)
+        assert_same_rows(row_of(served, row), row_of(serve([pair]), 0))
+
+
+# === No answer ===
+
+
+@pytest.fixture(scope="module")
+def null_exported(reader, tmp_path_factory):
+    """A reader with a null head that abstains from half of the questions, and its signatures."""
+    made = make_reader(reader.processor.vocabulary.trainable_words, EXPORTED_WINDOW, null_head=True)
+    answers = made.answer_batch(*zip(*PAIRS, strict=True))
+    threshold = float(np.median([answer.no_answer_probability for answer in answers]))
+    made.calibration = Calibration(0.7, 1, 1.0, dict.fromkeys(FIGURES, 0.5), dict.fromkeys(FIGURES, 0.5), [], threshold)
+    folder = export_reader(made, tmp_path_factory.mktemp("null"), n_best=EXPORTED_N_BEST)
+    return made, folder, tf.saved_model.load(str(folder)).signatures
+
+
+def test_a_reader_that_abstains_is_exported(null_exported):
+    """Some of the passages are read in windows."""
+    reader, folder, signatures = null_exported
+    pairs = [*PAIRS, BLANK_PAIRS[0], BLANK_PAIRS[4], ("Who?", "Ada")]
+    answers = reader.answer_batch(*zip(*pairs, strict=True), n_best=EXPORTED_N_BEST)
+    assert_readers_answers(served_by(signatures["serving_default"], pairs), answers)
+    assert {answer.is_answer for answer in answers[: len(PAIRS)]} == {True, False}
+    assert all(answer.n_best for answer in answers[: len(PAIRS)])
+    assert_readers_answers(served_by(signatures["serving_default"], BLANK_PAIRS), [NO_ANSWER] * len(BLANK_PAIRS))
+    saved = Calibration.load(folder / "assets.extra" / "calibration.json")
+    assert saved == reader.calibration
+    assert operations(folder) - SERVING_OPS == set()
+    assert set(signatures["token_ids"].structured_outputs) == {"start_logits", "end_logits", "null_logits"}
+
+
+# === The texts and the numbers ===
 
 
 @pytest.mark.parametrize("changes", [{"word_match": True}, {"word_match": True, "word_dropout": 0.5}], ids=str)
 def test_a_reader_that_compares_spellings_answers_as_a_graph(changes):
-    """Its layer has to know how many characters of a word there are before any text is read."""
+    """Its layer needs to know the number of a word's characters before any text is read."""
     reader = make_reader(["the", "mill", "was", "built"], **changes)
-    module = RawTextReader(reader, n_best=1)
+    module = GraphReader(reader, n_best=1)
     graph = tf.function(module.answer, input_signature=TEXT_SPECS, autograph=False)
     questions, passages = zip(*PAIRS, strict=True)
     served = graph(tf.constant(questions), tf.constant(passages))
@@ -149,15 +213,15 @@ def test_offsets_count_code_points_and_bytes(serve):
 
 
 def test_the_temperature_is_in_the_probabilities(reader, serve, tmp_path):
-    """At 0.7 each border is as likely as p^(1 / 0.7), made to sum to 1; for the Reader, too, and what looks inside."""
+    """At 0.7 starts and ends have probabilities p^(1 / 0.7), normalized; also in the Reader and in `look_inside`."""
     pair = "Who came?", "Ada came on Monday, and Karl on the day after."
-    without = Reader(reader.model, reader.vocabulary, reader.config)
+    without = Reader(reader.model, reader.processor, reader.config)
     exported = tf.saved_model.load(str(export_reader(without, tmp_path, n_best=1))).signatures["serving_default"]
     found = exported(question=tf.constant(pair[:1]), passage=tf.constant(pair[1:]))
     np.testing.assert_allclose(float(found["probability"][0]), without.answer(*pair).probability, rtol=1e-4)
     plain = look_inside(without, *pair)
-    borders = [border.astype("float64") ** (1 / 0.7) for border in (plain.start, plain.end)]
-    start, end = (border / border.sum() for border in borders)
+    scaled = [part.astype("float64") ** (1 / 0.7) for part in (plain.start, plain.end)]
+    start, end = (part / part.sum() for part in scaled)
     allowed = np.tril(np.triu(np.outer(start, end)), reader.config.max_answer - 1)
     np.testing.assert_allclose(float(serve([pair])["probability"][0]), allowed.max(), rtol=1e-4)
     np.testing.assert_allclose(reader.answer(*pair).probability, allowed.max(), rtol=1e-4)
@@ -179,7 +243,7 @@ def test_an_empty_batch(serve):
     assert served["n_best_answer"].shape == (0, EXPORTED_N_BEST)
 
 
-# === Whoever else is in the batch ===
+# === Neighbors in the batch ===
 
 
 def test_hostile_rows_do_not_disturb_good_ones(serve):
@@ -199,9 +263,10 @@ def test_every_hostile_row_has_an_answer_of_its_passage_or_none(serve):
         assert found["answer"] == passage[found["byte_start"] : found["byte_end"]]
         has_words = all(text.decode("utf-8", "replace").split() for text in (question, passage))
         assert bool(found["answer"]) == has_words
+        assert found["is_answer"] == has_words
         assert 0.0 <= found["probability"] <= 1.0
         if not has_words:
-            assert found["probability"] == 0.0
+            assert (found["probability"], found["no_answer_probability"]) == (0.0, 1.0)
             assert (found["start"], found["end"]) == (0, 0)
 
 
@@ -217,11 +282,11 @@ def test_rows_in_any_order_and_repeated(serve):
     random = np.random.default_rng(3)
     for size in (1, 2, 13, 32):
         rows = random.integers(len(PAIRS), size=size)
-        # A server fills a batch up by repeating a row.
+        # A server fills a batch by repeating a row.
         rows = np.concatenate([rows, np.repeat(rows[-1:], 3)])
         served = serve([PAIRS[row] for row in rows])
-        for place, row in enumerate(rows):
-            assert_same_rows(row_of(served, place), row_of(expected, row))
+        for number, row in enumerate(rows):
+            assert_same_rows(row_of(served, number), row_of(expected, row))
 
 
 # === Ids ===
@@ -234,7 +299,7 @@ def test_ids_padded_with_anything(reader, signatures):
     for text, length in lengths.items():
         width = length.max() + 4
         is_token = np.arange(width) < length[:, None]
-        words = random.integers(1, reader.vocabulary.trainable_rows, (3, width), dtype=np.int32)
+        words = random.integers(1, reader.processor.vocabulary.trainable_rows, (3, width), dtype=np.int32)
         characters = random.integers(0, 20, (3, width, 20), dtype=np.int32)
         ids |= {f"{text}_words": words * is_token, f"{text}_characters": characters * is_token[..., None]}
         padded |= {f"{text}_words": words, f"{text}_characters": characters, f"{text}_length": length}
@@ -260,14 +325,14 @@ def operations(folder):
 @pytest.mark.parametrize(("questions", "step"), [(1, 16), (8, 16), (9, 1)])
 def test_few_questions_have_lengths_of_whole_steps(reader, questions, step):
     """Kernels are compiled for each length, which takes longer than to read a passage."""
-    module, seen = RawTextReader(reader), []
-    read = module._shared_model
+    module, seen = GraphReader(reader), []
+    read = module._deduplicated
 
     def watched(inputs):
         seen.append({name: inputs[f"{name}_token_index"].shape[1] for name in ("passage", "question")})
         return read(inputs)
 
-    module._shared_model = watched
+    module._deduplicated = watched
     in_one_piece = [pair for pair in PAIRS if len(tokenize(pair[1]).words) <= reader.max_passage]
     pairs = (in_one_piece * questions)[:questions]
     module.answer(*(tf.constant(part) for part in zip(*pairs, strict=True)))
@@ -314,15 +379,16 @@ def test_a_program_in_c(folder, serve, tmp_path):
     subprocess.run(["cc", "-Wall", "-Werror", str(C_PROGRAM), "-I", include, *linked, "-o", str(program)], check=True)
     expected = serve(PAIRS[-2:-1])
     result = subprocess.run([program, folder, *PAIRS[-2]], capture_output=True, check=True)
-    answer, probability = result.stdout.splitlines()
+    answer, probability, no_answer = result.stdout.splitlines()
     assert answer == expected["answer"][0]
     np.testing.assert_allclose(float(probability), expected["probability"][0], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(float(no_answer), expected["no_answer_probability"][0], rtol=1e-3, atol=1e-6)
     nowhere = subprocess.run([program, tmp_path, "Who?", "Ada."], capture_output=True, check=False)
     assert (nowhere.returncode, b"error: " in nowhere.stderr) == (1, True)
 
 
 def test_saved_twice(folder, serve, tmp_path):
-    """What is lost on the second way to disk would be words' ids, kept in a file beside the graph."""
+    """A second export would lose the words' ids if they were kept in a file beside the graph."""
     loaded = tf.saved_model.load(str(folder))
     tf.saved_model.save(loaded, str(tmp_path / "again"), loaded.signatures)
     again = tf.saved_model.load(str(tmp_path / "again")).signatures["serving_default"]
@@ -346,7 +412,13 @@ def test_versions_are_counted_and_never_written_over(reader, folder, tmp_path, m
     assert (folder / "saved_model.pb").read_bytes() == kept
 
 
-@pytest.mark.parametrize(("arguments", "message"), [({"version": 0}, "version .* 0"), ({"n_best": 0}, "n_best .* 0")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"version": 0}, "version .* 0"),
+        *(({"n_best": number}, f"n_best .* {number!r}") for number in (0, 1001, True, "3")),
+    ],
+)
 def test_numbers_out_of_range(reader, tmp_path, arguments, message):
     with pytest.raises(UserError, match=message):
         export_reader(reader, tmp_path / "new", **arguments)
@@ -354,8 +426,8 @@ def test_numbers_out_of_range(reader, tmp_path, arguments, message):
 
 
 def test_another_nltk_is_refused(reader, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenizer_parity, "tokenize", lambda text: Tokens([text], [0], [len(text)]))
-    with pytest.raises(UserError, match=r"NLTK .* other words than the graph"):
+    monkeypatch.setattr(reader.processor, "tokenize_text", lambda text: Tokens([text], [0], [len(text)]))
+    with pytest.raises(UserError, match=r"nltk-.* into other tokens than the graph does, .* install the NLTK version"):
         export_reader(reader, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

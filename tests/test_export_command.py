@@ -1,4 +1,4 @@
-"""fabir-export, as it is typed."""
+"""fabir-export as a command line."""
 
 import json
 
@@ -11,7 +11,7 @@ QUESTIONS = len(squad_data(DEV_ARTICLES).questions)
 
 
 def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
-    flags = (f"--run_dir={tiny_run.path}", f"--export_dir={tmp_path / 'exported'}", "--n_best=2")
+    flags = (f"--run_dir={tiny_run.path}", f"--export_dir={tmp_path / 'exported'}", "--n_best=2", "--max_answer=1")
     result = commands("export", *flags, f"--calibration_dataset={tiny_run.dev}")
     assert result.status == 0, result
     assert result.stdout == f"{tmp_path / 'exported' / '1'}\n"
@@ -21,8 +21,10 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
     served = tf.saved_model.load(str(tmp_path / "exported" / "1")).signatures["serving_default"]
     question, passage = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
     found = served(question=tf.constant([question]), passage=tf.constant([passage]))
-    asked = commands("predict", f"--run_dir={tiny_run.path}", f"--question={question}", f"--passage={passage}")
-    expected = json.loads(asked.stdout)
+    asked = ("--max_answer=1", f"--question={question}", f"--passage={passage}")
+    expected = json.loads(commands("predict", f"--run_dir={tiny_run.path}", *asked).stdout)
+    assert " " not in expected["answer"]
+    assert bool(found["is_answer"][0]) == expected["is_answer"]
     assert found["answer"][0].numpy().decode() == expected["answer"]
     assert (found["start"][0], found["end"][0]) == (expected["start"], expected["end"])
     assert found["n_best_answer"].shape == (1, 2)

@@ -1,4 +1,4 @@
-"""The quickstart notebook runs from top to bottom in a fresh kernel, and its cells produce what their texts promise."""
+"""The quickstart notebook runs from top to bottom in a new kernel, and its cells produce what their texts promise."""
 
 import base64
 import json
@@ -17,8 +17,8 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[tes
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "notebooks" / "quickstart.ipynb"
-PICTURES = ("history", "attention", "borders")
-# What the notebook's variables hold at the end, printed by a cell that only the test adds.
+PICTURES = ("history", "attention", "start-end")
+# The notebook's variables at the end, printed by a cell that only the test adds.
 VALUES = """
 import json
 
@@ -29,7 +29,7 @@ values = {
     "trainable": trainable,
     "reloaded": again == answer,
     "attention": {name: weights.shape for name, weights in inside.attention.items()},
-    "borders": [inside.start.tolist(), inside.end.tolist()],
+    "start_end": [inside.start.tolist(), inside.end.tolist()],
     "tokens": [len(inside.passage.words), len(inside.question.words)],
     "settings": json.loads((FOLDER / "run" / "config.json").read_text()),
 }
@@ -46,11 +46,11 @@ def executed(tmp_path_factory):
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("FABIR_NOTEBOOK_EPOCHS", "1")
         environment.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-        # Nothing of the person's own set-up comes in, and nothing stays behind.
+        # The user's own settings have no influence, and no files are left behind.
         for name in ("TMPDIR", "IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR"):
-            place = folder / name.lower()
-            place.mkdir()
-            environment.setenv(name, str(place))
+            path = folder / name.lower()
+            path.mkdir()
+            environment.setenv(name, str(path))
         client = nbclient.NotebookClient(notebook, timeout=3600, resources={"metadata": {"path": str(folder)}})
         client.execute()
     outputs = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
@@ -100,7 +100,7 @@ def test_it_trains_with_the_settings_of_quickstart_flags(executed):
         assert str(asked[name]) == given[name], name
 
 
-def test_it_trains_for_the_epochs_it_was_told(executed):
+def test_it_trains_for_the_given_number_of_epochs(executed):
     (before, loss_before, _), (after, loss, f1) = executed[1]["epochs"]
     assert (before, loss_before, after) == (0, None, 1)
     assert 0 < loss < 11
@@ -122,9 +122,9 @@ def test_it_looks_inside(executed):
     _, values = executed
     passage, question = values["tokens"]
     assert values["attention"]["processing_layer_3/cross_attention"] == [4, passage, question]
-    for borders in values["borders"]:
-        assert len(borders) == passage
-        assert sum(borders) == pytest.approx(1, abs=1e-4)
+    for probabilities in values["start_end"]:
+        assert len(probabilities) == passage
+        assert sum(probabilities) == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -1,4 +1,4 @@
-"""A trained reader as one small folder: what is kept, what is told, and the readers that come with the package."""
+"""A trained reader as one small folder: what is kept, what is reported, the readers that come with the package."""
 
 import json
 import shutil
@@ -9,8 +9,10 @@ from test_bad_input import assert_error
 from tiny import CONFIG
 
 from fabir_tf.models import build_model
+from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
+from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.pipelines.text.word_vectors import (
     WordVectors,
     dequantise_rows,
@@ -18,16 +20,15 @@ from fabir_tf.pipelines.text.word_vectors import (
     load_saved_words,
     quantise_rows,
     save_packed_vectors,
-    save_vectors,
 )
 from fabir_tf.reading import packing, pretrained
 from fabir_tf.reading.calibration import FIGURES, Calibration
-from fabir_tf.reading.reader import Reader, set_frozen_table
-from fabir_tf.reading.run_directory import RunDirectory
-from fabir_tf.training.checkpoint import load_weights, save_weights
+from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.run_directory import FORMAT, RunDirectory, versions
 from fabir_tf.training.training_config import TrainingConfig
 
 WORDS = ["the", "mill", "was", "built", "by", "anna", "keld", "who", "?", "."]
+LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 QUESTION, PASSAGE = "Who built the mill?", "The mill was built by Anna Keld."
 
 
@@ -37,12 +38,9 @@ def run(tmp_path):
     run = RunDirectory(tmp_path / "run")
     table = np.random.default_rng(3).normal(size=(len(WORDS), CONFIG.word_dim)).astype(np.float16)
     vectors = WordVectors(WORDS, table, "/somewhere/glove.txt")
-    vocabulary = Vocabulary(("frobnicate",), tuple("abcdefghijklmnopqrstuvwxyz"), WORDS)
-    config = CONFIG.replace(
-        trainable_words=vocabulary.trainable_rows, characters=vocabulary.character_rows, frozen_words=len(WORDS)
-    )
-    save_vectors(vectors, run.vocabulary)
-    vocabulary.save(run.vocabulary)
+    processor = WordProcessor(Vocabulary(("frobnicate",), LETTERS, WORDS), vectors)
+    processor.save(run.processor)
+    config = CONFIG.replace(**processor.sizes)
     model = build_model(config)
     save_weights(run.best, model, {})
     training = TrainingConfig(dataset="/secret/place/train.json,/secret/more.json", vectors="/secret/glove.txt")
@@ -53,29 +51,31 @@ def run(tmp_path):
 def test_a_packed_reader_answers_as_the_run_does_with_vectors_of_8_bits(run, tmp_path):
     packed = Reader.load(packing.pack(run.path, tmp_path / "packed", 100))
     whole = Reader.load(run.path)
-    table = load_saved_vectors(run.vocabulary).table
-    set_frozen_table(whole.model, dequantise_rows(*quantise_rows(table)))
+    table = load_saved_vectors(run.processor).table
+    set_frozen_tables(whole.model, {"word_embedding": dequantise_rows(*quantise_rows(table))})
     for reader in (packed, whole):
         assert reader.config.frozen_words == len(WORDS)
     answers = [reader.answer(QUESTION, PASSAGE, n_best=5) for reader in (packed, whole)]
     assert answers[0] == answers[1]
-    assert not (tmp_path / "packed" / "vocabulary" / "vectors.npy").exists()
+    assert not (tmp_path / "packed" / "processor" / "vectors.npy").exists()
 
 
 def test_the_commonest_words_are_kept_and_the_others_are_unknown(run, tmp_path):
     packed = Reader.load(packing.pack(run.path, tmp_path / "packed", 4))
     assert packed.config.frozen_words == 4
-    ids = packed.vocabulary.word_ids(["frobnicate", *WORDS])
+    ids = packed.processor.vocabulary.word_ids(["frobnicate", *WORDS])
     assert ids.tolist() == [2, 3, 4, 5, 6, 1, 1, 1, 1, 1, 1]
-    assert load_saved_words(tmp_path / "packed" / "vocabulary") == WORDS[:4]
+    assert load_saved_words(tmp_path / "packed" / "processor") == WORDS[:4]
     assert packed.answer(QUESTION, PASSAGE).text in PASSAGE
 
 
-def test_nothing_is_told_of_the_machine_that_trained(run, tmp_path):
+def test_a_packed_reader_names_no_folder_of_the_machine_that_trained(run, tmp_path):
     packed = packing.pack(run.path, tmp_path / "packed", 4)
     text = (packed / "config.json").read_text()
     assert "/" not in text
-    assert json.loads(text)["training"]["dataset"] == "train.json,more.json"
+    content = json.loads(text)
+    assert content["training"]["dataset"] == "train.json,more.json"
+    assert (content["format"], content["versions"]) == (FORMAT, versions())
 
 
 def test_a_reader_is_not_written_over_another(run, tmp_path):
@@ -93,7 +93,7 @@ def test_a_run_that_is_not_whole_leaves_nothing(run, tmp_path):
 
 @pytest.fixture
 def other(run, tmp_path):
-    """A run that began as the first one, and moved."""
+    """A run that started from the first one and changed its weights."""
     other = RunDirectory(shutil.copytree(run.path, tmp_path / "other"))
     model = build_model(other.read_model_config())
     load_weights(other.best, model)
@@ -129,9 +129,9 @@ def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
         ("config", "found no run"),
     ],
 )
-def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, expected):
+def test_runs_that_did_not_start_from_the_same_reader_are_refused(commands, run, other, tmp_path, changed, expected):
     if changed == "words":
-        Vocabulary(("quux",), tuple("abcdefghijklmnopqrstuvwxyz"), WORDS).save(other.vocabulary)
+        WordProcessor(Vocabulary(("quux",), LETTERS, WORDS), other.read_processor().vectors).save(other.processor)
     elif changed == "weights":
         config = other.read_model_config()
         save_weights(other.best, build_model(config.replace(hidden_dim=2 * config.hidden_dim)), {})
@@ -144,12 +144,12 @@ def test_runs_that_are_no_kin_are_told(commands, run, other, tmp_path, changed, 
     assert not (tmp_path / "packed").exists()
 
 
-def test_a_run_without_a_name_is_told(commands, run, tmp_path):
+def test_a_run_without_a_name_is_refused(commands, run, tmp_path):
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'packed'}", f"--average_with={run.path},"]
     assert_error(commands, "pack", flags, ["found an empty name", "expected the folder of a run"])
 
 
-def test_a_place_that_cannot_be_written_is_told(commands, run, tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(commands, run, tmp_path):
     (tmp_path / "file").write_text("mine")
     flags = [f"--run_dir={run.path}", f"--output={tmp_path / 'file' / 'packed'}"]
     assert_error(commands, "pack", flags, ["file", "cannot be written"])
@@ -205,7 +205,7 @@ def test_a_packed_reader_packed_again_keeps_its_temperature(run, tmp_path):
     known = Calibration(1.5, 1, 1.0, figures, figures, [{"coverage": 1.0, "risk": 0.0}])
     known.save(run.calibration)
     assert Reader.load(packing.pack(run.path, tmp_path / "again", 5)).calibration == known
-    # The mean of two readers is another, of whose probabilities nothing is known; nor is what a killed packing left.
+    # A mean of readers is another reader with unknown probabilities; the file here is left from a killed packing.
     known.save(RunDirectory(tmp_path / "mean").calibration)
     assert Reader.load(packing.pack(run.path, tmp_path / "mean", 5, [run.path])).calibration is None
 
@@ -219,11 +219,11 @@ def test_a_reader_of_the_package_is_known_by_its_name(run, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path / "readers")
     (tmp_path / "readers" / "tiny" / "config.json").unlink()
     with pytest.raises(UserError, match="found no run"):
-        # A folder of that name is meant before it.
+        # A folder of that name comes first.
         Reader.load("tiny")
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "export", "analyze"])
-def test_an_unknown_reader_of_the_package_is_told(commands, command):
+def test_an_unknown_reader_of_the_package_is_refused(commands, command):
     assert_error(commands, command, ["--model=none-such"], ["--model=none-such", "expected one of"])
     assert_error(commands, command, ["--model=none-such", "--run_dir=x"], ["either --run_dir or --model"])

@@ -652,7 +652,7 @@ def test_the_longest_answer_can_be_changed(commands, tiny_run, tmp_path):
     assert longest(Reader.load(tiny_run.path)) == 9
     reader = Reader.load(tiny_run.path, max_answer=2)
     assert (longest(reader), repr(reader)) == (2, "Reader(fabir, max_passage=512, max_answer=2)")
-    with pytest.raises(UserError, match="max_answer must be at least 1, found 0"):
+    with pytest.raises(UserError, match=r"max_answer must be .*, found 0"):
         Reader.load(tiny_run.path, max_answer=0)
     flags = [f"--run_dir={tiny_run.path}", "--max_answer=1"]
     result = commands(

@@ -1,7 +1,7 @@
-"""What stands in export/serving: configuration files in TensorFlow Serving's own format, and clients that ask a server.
+"""The files of export/serving: configuration in TensorFlow Serving's own format, and clients that ask a server.
 
-No container runs here. The servers of these tests speak TensorFlow Serving's protocols, and answer with the exported
-SavedModel itself.
+No container runs here. The servers of these tests implement TensorFlow Serving's protocols and answer with the exported
+SavedModel.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from fabir_tf.export import saved_model
 
 SERVING = Path(saved_model.__file__).parent / "serving"
 PAIR = ("Who built the mill?", "The old mill was built by Anna Keld in 1712.")
-PAIRS = [PAIR, ("Where does Lake Orrin lie?", "Lake Orrin lies north of Dunmere; caf\u00e9 \U0001f600.")]
+PAIRS = [PAIR, ("Where does Lake Orrin lie?", "Lake Orrin lies north of Dunmere; caf\u00e9 \U0001f600."), ("Who?", " ")]
 
 
 def client(name):
@@ -56,6 +56,7 @@ def expected(answer):
 
 
 def assert_found(found, expected):
+    assert all({"answer", "no_answer_probability", "is_answer", "n_best_answer"} <= row.keys() for row in found)
     assert [row.keys() for row in found] == [row.keys() for row in expected]
     for row, other in zip(found, expected, strict=True):
         for name, value in row.items():
@@ -175,7 +176,9 @@ def test_rest(answer, expected):
         assert_found(client("rest_client").ask(*zip(*PAIRS, strict=True), server=server), expected)
         command = [sys.executable, SERVING / "rest_client.py", *PAIR, f"--server={server}"]
         result = subprocess.run(command, capture_output=True, check=True)
-        assert json.loads(result.stdout)["answer"] == expected[0]["answer"]
+        printed = json.loads(result.stdout)
+        assert (printed["answer"], printed["is_answer"]) == (expected[0]["answer"], True)
+        assert not expected[2]["is_answer"]
 
 
 def test_rest_without_an_answer(answer):

@@ -3,10 +3,10 @@
      cc answer.c -I INCLUDE -L LIB -Wl,-rpath,LIB -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2 -o answer
      ./answer exported/fabir/1 "Who built the mill?" "The mill was built by Anna Keld."
 
-   INCLUDE and LIB are the folders of a TensorFlow installation; of Python's one they are what
-   tf.sysconfig.get_include() and tf.sysconfig.get_lib() say. Prints the answer and, on a line of its own, its
-   probability. The numbers of the outputs are their places in the signature, in the order of the alphabet:
-   `saved_model_cli show --dir exported/fabir/1 --all` lists them. */
+   INCLUDE and LIB are the folders of a TensorFlow installation; for Python's, tf.sysconfig.get_include() and
+   tf.sysconfig.get_lib() return them. Prints three lines: the answer, which is empty if the reader abstains, its
+   probability, and the probability that there is no answer. The number of an output is its index in the signature, in
+   alphabetical order: `saved_model_cli show --dir exported/fabir/1 --all` lists them. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/tf_tstring.h"
 
-enum { ANSWER = 0, PROBABILITY = 10 };
+enum { ANSWER = 0, NO_ANSWER_PROBABILITY = 11, PROBABILITY = 12, OUTPUTS = 3 };
 
 static void check(const TF_Status* status) {
   if (TF_GetCode(status) == TF_OK) return;
@@ -53,23 +53,22 @@ int main(int argc, char** argv) {
     fprintf(stderr, "error: %s has no signature serving_default that takes a question and a passage\n", argv[1]);
     return 1;
   }
-  const TF_Output outputs[] = {{served, ANSWER}, {served, PROBABILITY}};
+  const TF_Output outputs[OUTPUTS] = {{served, ANSWER}, {served, PROBABILITY}, {served, NO_ANSWER_PROBABILITY}};
   TF_Tensor* given[] = {batch_of_one(argv[2]), batch_of_one(argv[3])};
-  TF_Tensor* found[2] = {NULL, NULL};
-  TF_SessionRun(session, NULL, inputs, given, 2, outputs, found, 2, NULL, 0, NULL, status);
+  TF_Tensor* found[OUTPUTS] = {NULL, NULL, NULL};
+  TF_SessionRun(session, NULL, inputs, given, 2, outputs, found, OUTPUTS, NULL, 0, NULL, status);
   check(status);
 
   const TF_TString* answer = TF_TensorData(found[0]);
   fwrite(TF_StringGetDataPointer(answer), 1, TF_StringGetSize(answer), stdout);
-  printf("\n%f\n", *(const float*)TF_TensorData(found[1]));
+  printf("\n%f\n%f\n", *(const float*)TF_TensorData(found[1]), *(const float*)TF_TensorData(found[2]));
 
   for (int i = 0; i < 2; i++) {
     TF_StringDealloc(TF_TensorData(given[i]));
     TF_DeleteTensor(given[i]);
   }
   TF_StringDealloc(TF_TensorData(found[0]));
-  TF_DeleteTensor(found[0]);
-  TF_DeleteTensor(found[1]);
+  for (int i = 0; i < OUTPUTS; i++) TF_DeleteTensor(found[i]);
   TF_CloseSession(session, status);
   TF_DeleteSession(session, status);
   TF_DeleteGraph(graph);

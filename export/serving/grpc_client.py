@@ -17,7 +17,7 @@ WORTH_A_RETRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class ServingError(Exception):
-    """The server did not answer, or refused the request: one sentence says which."""
+    """The server did not answer or refused the request; the message says which."""
 
 
 def ask(
@@ -26,13 +26,14 @@ def ask(
     """Asks questions, each about its own passage.
 
     Args:
-        channel: an open one, to be used again for the next questions.
-        questions, passages: as many of the one as of the other.
-        model: the name that the server gives the reader.
+        channel: an open channel, which can be reused for the next questions.
+        questions, passages: lists of equal length.
+        model: the reader's name in the server's configuration.
         deadline: seconds until this gives up, retries included.
 
     Returns:
-        For each question `answer`, `start`, `end`, `probability`, ...; see the README.
+        For each question `answer`, `start`, `end`, `probability`, `no_answer_probability`, `is_answer`, ...; see the
+        README. Where `is_answer` is false, the answer is empty.
 
     Raises:
         ServingError: there is no answer in time, or the server refuses the request.

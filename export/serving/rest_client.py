@@ -1,4 +1,4 @@
-"""Asks a reader in TensorFlow Serving over REST; needs Python alone.
+"""Asks a reader in TensorFlow Serving over REST; needs only Python.
 
 python rest_client.py "Who built the mill?" "The mill was built by Anna Keld."
 """
@@ -15,7 +15,7 @@ WORTH_A_RETRY = (429, 503)
 
 
 class ServingError(Exception):
-    """The server did not answer, or refused the request: one sentence says which."""
+    """The server did not answer or refused the request; the message says which."""
 
 
 def ask(
@@ -28,13 +28,14 @@ def ask(
     """Asks questions, each about its own passage.
 
     Args:
-        questions, passages: as many of the one as of the other.
+        questions, passages: lists of equal length.
         server: scheme, host and REST port.
-        model: the name that the server gives the reader.
+        model: the reader's name in the server's configuration.
         deadline: seconds until this gives up, retries included.
 
     Returns:
-        For each question `answer`, `start`, `end`, `probability`, ...; see the README.
+        For each question `answer`, `start`, `end`, `probability`, `no_answer_probability`, `is_answer`, ...; see the
+        README. Where `is_answer` is false, the answer is empty.
 
     Raises:
         ServingError: there is no answer in time, or the server refuses the request.

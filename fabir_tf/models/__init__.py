@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -25,7 +26,7 @@ class ModelSpec:
     """
 
     config: type[ReaderConfig]
-    build: Callable[[ReaderConfig], keras.Model]
+    build: Callable[[Any], keras.Model]
     about: str
 
 

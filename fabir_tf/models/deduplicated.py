@@ -1,5 +1,7 @@
 """A model run on batches without repetition: each passage once for all of its questions, each unique token once."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -40,12 +42,13 @@ class DeduplicatedModel(keras.Model):
         super().__init__(name=f"{model.name}_deduplicated")
         self.model = model
         self.built = True
-        self._loss = None
+        self._loss: Any = None
 
     @property
     def input_specs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
         """Shape and dtype of each input."""
         texts = dict.fromkeys(_text_of(tensor) for tensor in self.model.inputs)
+        specs: dict[str, tuple[tuple[int | None, ...], str]]
         specs = {f"{text}_token_index": ((None, None), "int32") for text in texts}
         for tensor in self.model.inputs:
             specs[_unique_name(tensor)] = ((None, *tensor.shape[2:]), tensor.dtype)
@@ -103,12 +106,14 @@ class _Run:
     """The values of a model's symbolic tensors, by their ids: one row per unique token, per passage or per question."""
 
     def __init__(self, inputs, once_per_token: bool):
-        self.unique, self.passages, self.questions = {}, {}, {}
+        self.unique: dict[int, Any] = {}
+        self.passages: dict[int, Any] = {}
+        self.questions: dict[int, Any] = {}
         # The text that a value per unique token belongs to.
-        self.texts = {}
+        self.texts: dict[int, str] = {}
         self._inputs = inputs
         self._once_per_token = once_per_token
-        self._by_source = {}
+        self._by_source: dict[tuple[int, ...], Any] = {}
 
     def of_questions(self, tensor: keras.KerasTensor):
         """The tensor's value with one row per question."""

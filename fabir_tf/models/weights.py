@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -143,8 +144,9 @@ def write_arrays(path: str | os.PathLike, arrays: Mapping[str, np.ndarray], stat
         OSError: the file cannot be written.
     """
     header = {"format": np.array(FORMAT), "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
+    content: dict[str, Any] = {**header, **arrays}
     with atomic_write(path) as file:
-        np.savez(file, **header, **arrays)
+        np.savez(file, **content)
 
 
 def read_state(path: Path) -> tuple[dict, dict[str, np.ndarray]]:

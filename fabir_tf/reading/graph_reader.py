@@ -85,7 +85,8 @@ class GraphReader(tf.Module):
         self._input_specs = reader.processor.input_specs
         self._input_names = [tensor.name for tensor in reader.model.inputs]
         self._model = functools.partial(reader.model, training=False)
-        self._deduplicated = functools.partial(DeduplicatedModel(reader.model), training=False)
+        deduplicated: Any = DeduplicatedModel(reader.model)
+        self._deduplicated = functools.partial(deduplicated, training=False)
         self._decode = reader.config.decoder(n_best).call
         self._outputs = tuple(name for name in (START, END, NULL) if name in reader.model.output)
         self._max_passage = reader.max_passage

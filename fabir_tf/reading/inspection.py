@@ -23,8 +23,8 @@ class Inspection:
 
     Attributes:
         question, passage: the tokens, in the order of the arrays' axes.
-        start, end: float32 `(P,)`, the probability of each token to start or to end the answer; what lacks to 1 is that
-            of "no answer".
+        start, end: float32 `(P,)`, the probability that the answer starts or ends at each token. With a null head they
+            sum to less than 1; the rest is the probability of "no answer".
         attention: float32 weights by layer and kind, queries before keys, in the order of the layers:
             `"processing_layer_3/cross_attention"` is `(heads, P, Q)`, `.../passage_self_attention` `(heads, P, P)` and
             `.../question_self_attention` `(heads, Q, Q)`. Empty for a model without such layers.
@@ -80,7 +80,7 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
     begin = int(features.logit_offsets[0])
     parts = [_as_array(logits[name])[begin : begin + length] for name in (START, END)]
     null = _as_array(logits[NULL]) if NULL in logits else None
-    start, end = start_end_probabilities(*parts, null, 1 / reader.temperature)[:, :length]
+    start, end = start_end_probabilities(parts[0], parts[1], null, 1 / reader.temperature)[:, :length]
     return Inspection(**tokens, start=start, end=end, attention=_all_weights(reader.model, inputs))
 
 
@@ -103,7 +103,7 @@ def _all_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str,
     calls = {layer.name: [node.arguments for node in calls_to(layer)] for layer in attending}
     tensors = {name: [arguments.keras_tensors for arguments in parts] for name, parts in calls.items()}
     entering = keras.Model(model.inputs, tensors)(inputs, training=False)
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for layer in attending:
         for arguments, values in zip(calls[layer.name], entering[layer.name], strict=True):
             by_id = {id(tensor): value for tensor, value in zip(arguments.keras_tensors, values, strict=True)}

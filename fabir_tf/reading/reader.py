@@ -201,11 +201,11 @@ class Reader:
         index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
         order = sorted(range(len(questions)), key=lambda number: index[passages[number]])
         chunks = [order[begin:end] for begin, end in pairwise(_chunk_bounds(len(order)))]
-        texts = ([[part[number] for number in chunk] for part in (questions, passages)] for chunk in chunks)
-        tokenized = (self._tokenize_texts(*chunk) for chunk in texts)
+        pairs = ([[part[number] for number in chunk] for part in (questions, passages)] for chunk in chunks)
+        tokenized: Iterator[TokenizedDataset] = (self._tokenize_texts(*pair) for pair in pairs)
         if len(chunks) > 1:
             tokenized = self._one_ahead(tokenized)
-        answers = {}
+        answers: dict[int, Answer] = {}
         for chunk, part in zip(chunks, tokenized, strict=True):
             answers.update(zip(chunk, self.predict(part, n_best), strict=True))
         return [answers[number] for number in range(len(questions))]
@@ -399,12 +399,12 @@ def _validate_sizes(run: RunDirectory, config: ReaderConfig, processor: TextProc
             )
 
 
-def _row(values: np.ndarray | None, row: int) -> np.ndarray | None:
+def _row(values: np.ndarray | None, row: int | np.integer) -> np.ndarray | None:
     return None if values is None else values[row]
 
 
 def _select(logits: _Logits, rows: np.ndarray) -> _Logits:
-    return _Logits(*(None if part is None else part[rows] for part in logits))
+    return _Logits(logits.start[rows], logits.end[rows], None if logits.null is None else logits.null[rows])
 
 
 def _of_passages(
@@ -417,7 +417,7 @@ def _of_passages(
         is_token = np.arange(lengths.max()) < lengths[:, None]
         parts = [np.where(is_token, np.take_along_axis(part, columns, axis=1), np.float32(-1e9)) for part in parts]
     null = outputs[NULL] / temperature if NULL in outputs else None
-    return _Logits(*(part / temperature for part in parts), null)
+    return _Logits(parts[0] / temperature, parts[1] / temperature, null)
 
 
 def _merge(parts: list[tuple[int, _Logits]], length: int) -> _Logits:
@@ -431,7 +431,7 @@ def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilit
     passage = int(tokenized.question_passages[question])
     text, begin = tokenized.data.passages[passage], tokenized.texts.splits[passage]
     length = tokenized.passage_lengths[passage]
-    spans = []
+    spans: list[Span] = []
     for first, last, probability in zip(firsts, lasts, probabilities, strict=True):
         if not (0 <= first < length and last < length) or (spans and probability == 0):
             continue

@@ -237,7 +237,7 @@ def _read_config(folder: Path) -> dict:
     if not path.exists():
         raise UserError(f"{folder}: found no prepared data, expected a folder written by fabir-prepare")
     config = read_json(path)
-    parts = [config.get(name) for name in ("settings", "data")] if isinstance(config, dict) else []
+    parts: list[Any] = [config.get(name) for name in ("settings", "data")] if isinstance(config, dict) else []
     if [type(part) for part in parts] != [dict, dict]:
         raise UserError(f"{path}: found other content than expected, that of prepared data: {_AGAIN}")
     if config.get("format") != FORMAT:
@@ -273,17 +273,18 @@ def _read_texts(path: Path) -> SquadData:
 
 
 def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[SquadData, SquadData]:
-    places = options.tfds_folders | {"log": log}
-    train_data = load_dataset(training.dataset, "train", **places)
+    folders: dict[str, Any] = options.tfds_folders | {"log": log}
+    train_data = load_dataset(training.dataset, "train", **folders)
     if training.eval_dataset:
-        return train_data, load_dataset(training.eval_dataset, "dev", flag="--eval_dataset", **places)
+        return train_data, load_dataset(training.eval_dataset, "dev", flag="--eval_dataset", **folders)
     if names_file(training.dataset):
         train_data, eval_data = hold_out(train_data)
         count = f"{len(eval_data.questions):,} questions of {training.dataset}"
         log(f"no --eval_dataset: {count} are held out, article by article")
         return train_data, eval_data
     # The training part has already logged what "auto" stands for.
-    return train_data, load_dataset(training.dataset, "dev", **places | {"log": lambda line: None})
+    folders["log"] = lambda line: None
+    return train_data, load_dataset(training.dataset, "dev", **folders)
 
 
 def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> SquadData:
@@ -296,11 +297,11 @@ def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> Squa
 def _processor(
     model_config: ReaderConfig, training: TrainingConfig, folder: Path | None, log: Callable[[str], object]
 ) -> TextProcessor:
-    if folder is None and training.start_from:
+    if folder is not None:
+        return read_processor(folder, log)
+    if training.start_from:
         return reader_directory(training.start_from).read_processor(log)
-    if folder is None:
-        return PROCESSORS[model_config.processor].create(training.to_dict() | model_config.to_dict())
-    return read_processor(folder, log)
+    return PROCESSORS[model_config.processor].create(training.to_dict() | model_config.to_dict())
 
 
 def _within_budget(

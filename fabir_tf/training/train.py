@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import keras
 import numpy as np
@@ -210,7 +211,7 @@ class _Session:
         self.reader = Reader(self.model, data.processor, prepared.model_config)
         self.log = log
         # `seconds` is the training time of the current epoch, over all processes that worked on it.
-        self.state = {"epoch": 0, "step": 0, "seconds": 0.0, "loss": None}
+        self.state: dict[str, Any] = {"epoch": 0, "step": 0, "seconds": 0.0, "loss": None}
         self.state |= {"best_f1": -1.0, "best_epoch": 0, "epochs": []}
         self.sampler = sampler
         self.steps_per_epoch = sampler.batches_per_epoch
@@ -338,7 +339,7 @@ class _Progress(keras.callbacks.Callback):
         super().__init__()
         self.session = session
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._loss = 0.0
         loss = self.session.state["loss"]
         if loss is not None:
@@ -347,7 +348,7 @@ class _Progress(keras.callbacks.Callback):
                 variable.assign(value)
         self._time = time.monotonic()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         # The loss of the step before: an accelerator is still computing this one, and has the next one waiting.
         self._validate_finite(self._loss)
         self._loss = logs["loss"]
@@ -372,7 +373,7 @@ class _Progress(keras.callbacks.Callback):
                 f"loss {logs['loss']:.4f}  {state['seconds']:.0f} s"
             )
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._validate_finite(self._loss)
         self.session.state |= {"epoch": epoch + 1, "step": 0}
         scores = self.session.finish_epoch(logs["loss"])

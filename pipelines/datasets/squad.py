@@ -159,7 +159,9 @@ def join(parts: Sequence[SquadData]) -> SquadData:
     if len(parts) == 1:
         return parts[0]
     first_with: dict[str, str] = {}
-    passages, titles, questions = [], [], []
+    passages: list[str] = []
+    titles: list[str] = []
+    questions: list[Question] = []
     for part in parts:
         for question in part.questions:
             if question.id in first_with:

@@ -308,7 +308,8 @@ def _best_threshold(
 
 def _is_finite(value: Any) -> bool:
     # Real, not float, because scores in memory may be NumPy numbers. The comparison is false for nan.
-    return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < value < math.inf
+    number: Any = value
+    return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < number < math.inf
 
 
 def _check_by_id(

@@ -2,8 +2,8 @@
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def array_batches(
     """
     shapes = bucket_shapes(shape_of(features, batch) for batch in like)
     with ThreadPoolExecutor(1) as pool:
-        ahead = deque()
+        ahead: deque[Future[Any]] = deque()
         for batch in batches:
             ahead.append(pool.submit(_make, features, batch, targets, shapes))
             if len(ahead) > AHEAD:

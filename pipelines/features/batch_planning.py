@@ -1,4 +1,4 @@
-"""How many examples a batch may hold, and how long its texts are padded: one place for NumPy and for graphs."""
+"""How many examples a batch may hold, and how long its texts are padded: shared by NumPy and graph code."""
 
 from collections.abc import Iterator
 from typing import Any

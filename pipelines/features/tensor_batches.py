@@ -64,10 +64,10 @@ def batch_inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | 
     """
     inputs, padded = {}, {}
     for text in text_names(tables):
-        segments = [tf.gather(tables[f"{text}_{part}"], batch) for part in ("starts", "lengths")]
+        starts, lengths = (tf.gather(tables[f"{text}_{part}"], batch) for part in ("starts", "lengths"))
         if text == SHARED_TEXT:
-            segments, inputs[PASSAGE_INDEX] = unique_segments(*segments)
-        padded[text] = _padded(tables["tokens"], *segments, step)
+            (starts, lengths), inputs[PASSAGE_INDEX] = unique_segments(starts, lengths)
+        padded[text] = _padded(tables["tokens"], starts, lengths, step)
     unique, index = tf.unique(tf.concat([tf.reshape(tokens, [-1]) for tokens in padded.values()], 0))
     parts = tf.split(index, [tf.size(tokens) for tokens in padded.values()], num=len(padded))
     for (text, tokens), part in zip(padded.items(), parts, strict=True):

@@ -121,8 +121,9 @@ def tokenize_texts(
         splits.append(splits[-1] + len(found.words))
         if log and number % 10_000 == 0:
             log(f"tokenized {number:,} of {len(texts):,} texts")
-    flat = [np.concatenate(arrays or [np.zeros(0, np.int32)]) for arrays in (tokens, starts, ends)]
-    return TokenizedTexts(list(index), *flat, np.array(splits, np.int64))
+    nothing = [np.zeros(0, np.int32)]
+    parts = [np.concatenate(arrays or nothing) for arrays in (tokens, starts, ends)]
+    return TokenizedTexts(list(index), parts[0], parts[1], parts[2], np.array(splits, np.int64))
 
 
 def tokenize_dataset(

@@ -15,7 +15,7 @@ because most chunks of a text have occurred before. Plain words, also with a pun
 import re
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TOKENIZER_RULES = "1"
 """The version of the rules in this module; raised whenever they change the tokens of any text."""
@@ -129,7 +129,7 @@ def _token_spans(sentence: str) -> list[Span]:
     if not inner or not _WORD_CHARACTER.search(inner[-1]):
         return _uncut_spans(sentence)
     ending = sentence[len(body) :]
-    found = [_chunk_spans("", first, _AFTER)]
+    found: list[Any] = [_chunk_spans("", first, _AFTER)]
     found += [_chunk_spans(_BEFORE, chunk, _AFTER) for chunk in inner[:-1]]
     found += [_chunk_spans(_BEFORE, inner[-1], ending)]
     if None in found:

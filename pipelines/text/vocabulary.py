@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -125,7 +126,8 @@ class Vocabulary:
             fields = json.loads(text)
         except ValueError as error:
             raise UserError(f"{name}: found broken JSON ({error}), expected a vocabulary.") from None
-        lists = [fields.get(key) if isinstance(fields, dict) else None for key in ("trainable_words", "characters")]
+        names = ("trainable_words", "characters")
+        lists: list[Any] = [fields.get(name) if isinstance(fields, dict) else None for name in names]
         if not all(isinstance(value, list) and all(isinstance(item, str) for item in value) for value in lists):
             raise UserError(f"{name}: expected the fields trainable_words and characters, each a list of strings.")
         try:

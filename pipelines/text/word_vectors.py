@@ -1,6 +1,7 @@
 """Frozen word vectors: read from text, .npz, fastText's .bin or the bundled table, and saved with a run."""
 
 import gzip
+import io
 import itertools
 import json
 import os
@@ -11,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -371,7 +371,7 @@ def _grown(table: np.ndarray, rows: int) -> np.ndarray:
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator[BinaryIO]:
+def _open_text(path: Path) -> Iterator[io.BufferedIOBase]:
     try:
         with open(path, "rb") as stream:
             magic = stream.read(4)

@@ -8,14 +8,16 @@ import functools
 import re
 import string
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 try:
     # NLTK's own regular expressions; a few of their character classes differ from those of `re`.
-    from nltk import redos as nltk_re
+    from nltk import redos
+
+    nltk_re: Any = redos
 except ImportError:
     nltk_re = re
 
@@ -26,6 +28,7 @@ LETTER_BITS = 5
 """The lowest bits of a class are 1 to 26 for what `re` matches as a to z ignoring case, and 27 for the apostrophe."""
 
 Matches = Callable[[str], np.ndarray]
+Classes = dict[str, Iterable[str] | Matches]
 
 
 class CodePoints(NamedTuple):
@@ -90,7 +93,7 @@ class CharacterTable(PagedTable):
         classes: for each class name its characters, or a function that marks them in a string of all code points.
     """
 
-    def __init__(self, classes: dict[str, Iterable[str] | Matches]):
+    def __init__(self, classes: Classes):
         self.bits = {name: 1 << (LETTER_BITS + index) for index, name in enumerate(classes)}
         table = _letters()
         for name, members in classes.items():
@@ -125,7 +128,7 @@ def letter_code(text: str) -> list[int]:
     return [string.ascii_lowercase.find(letter) + 1 or 27 for letter in text]
 
 
-COMMON_CLASSES = {
+COMMON_CLASSES: Classes = {
     "space": being(str.isspace),
     "nltk space": matching(r"\s", nltk_re),
     "nltk digit": matching(r"\d", nltk_re),

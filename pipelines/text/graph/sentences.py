@@ -12,6 +12,7 @@ import tensorflow as tf
 from fabir_tf.pipelines.text.graph.characters import Characters
 from fabir_tf.pipelines.text.graph.code_points import (
     CharacterTable,
+    Classes,
     CodePoints,
     being,
     first_from,
@@ -24,7 +25,7 @@ from fabir_tf.pipelines.text.graph.code_points import (
 )
 from fabir_tf.pipelines.text.tokenizer import MAX_BLOCK
 
-SENTENCE_CLASSES = {
+SENTENCE_CLASSES: Classes = {
     "nltk letter": matching(r"[^\W\d]", nltk_re),
     "plain space": " \t\n\r\x0b\x0c",
     "sentence end": ".?!",

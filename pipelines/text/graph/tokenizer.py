@@ -18,6 +18,7 @@ from fabir_tf.pipelines.text.graph.code_points import (
     COMMON_CLASSES,
     LETTER_BITS,
     CharacterTable,
+    Classes,
     decode,
     first_from,
     flags_at,
@@ -29,7 +30,7 @@ from fabir_tf.pipelines.text.graph.code_points import (
 )
 from fabir_tf.pipelines.text.graph.sentences import SENTENCE_CLASSES, sentence_starts
 
-WORD_CLASSES = {
+WORD_CLASSES: Classes = {
     "nltk word": matching(r"\w", nltk_re),
     "word": matching(r"\w"),
     "opening quote": "«“‘„",

@@ -7,8 +7,8 @@ import tensorflow as tf
 from fabir_tf.pipelines.text.graph.processor import GraphExamples, GraphFeatures, GraphProcessor
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens, graph_tokenize
 from fabir_tf.pipelines.text.graph.vocabulary import GraphVocabulary
+from fabir_tf.pipelines.text.ids import PADDING
 from fabir_tf.pipelines.text.processor import LONGEST_QUESTION
-from fabir_tf.pipelines.text.vocabulary import PADDING
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.text.word_processor import WordProcessor
