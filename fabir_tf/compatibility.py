@@ -74,7 +74,7 @@ def renamed_flag_error(arguments: Sequence[str]) -> str:
     Returns:
         A sentence that names the new flag and the value to give it, or "" if there is no old flag.
     """
-    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+    for argument, following in zip(arguments, [*arguments, "-"][1:], strict=True):
         found = _FLAG.fullmatch(argument.strip())
         if found and found[1] in _SETTINGS:
             # "--flag value" is another way to write "--flag=value".

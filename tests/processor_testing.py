@@ -43,7 +43,7 @@ def check_processor(processor, questions, passages, max_passage):
     graph = processor.in_graph()
     np.testing.assert_array_equal(graph.window_sizes(tf.constant(tokenized.question_lengths), max_passage), sizes)
     parts = (examples.questions, features.passages, examples.offsets, examples.lengths)
-    texts = [text.encode("utf-8", "surrogatepass") for text in (*passages, *questions)]
+    texts = [text.encode() for text in (*passages, *questions)]
     found = _traced(processor, graph)(tf.constant(texts, tf.string, [len(texts)]), len(passages), *parts)
     _check_graph(features, tokenized, *found)
     with tempfile.TemporaryDirectory() as folder:

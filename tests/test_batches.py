@@ -167,7 +167,9 @@ def test_a_unique_token_is_in_a_batch_once(few, step, monkeypatch):
     for row in rows:
         begin, passage = EXAMPLES.offsets[row], QUESTIONS[EXAMPLES.questions[row]][1]
         tokens |= {*tokenize(PASSAGES[passage]).words[begin : begin + EXAMPLES.lengths[row]]}
-    used = np.unique(np.concatenate([inputs[f"{text}_token_index"].numpy().ravel() for text in ("passage", "question")]))
+    used = np.unique(
+        np.concatenate([inputs[f"{text}_token_index"].numpy().ravel() for text in ("passage", "question")])
+    )
     # Padding is a unique token, too; more of it follows those in use.
     assert used.tolist() == [*range(len(tokens) + 1)]
     assert len(inputs["unique_words"]) == step * math.ceil(len(used) / step)
@@ -263,7 +265,9 @@ def test_array_batches_are_the_same_batches_padded_to_few_sizes():
     assert len(found) == len(batches)
     for batch, (inputs, labels) in zip(batches, found, strict=True):
         count = rounded_rows(len(batch))
-        assert len(inputs["unique_words"]) == sum(inputs[f"{text}_token_index"].size for text in ("passage", "question"))
+        assert len(inputs["unique_words"]) == sum(
+            inputs[f"{text}_token_index"].size for text in ("passage", "question")
+        )
         inputs = token_inputs(inputs)
         assert len(inputs["passage_index"]) == len(inputs["question_words"]) == len(labels["pairs"]) == count
         np.testing.assert_array_equal(labels["pairs"][: len(batch)], targets["pairs"][batch])
@@ -370,7 +374,10 @@ def test_some_of_the_examples():
 
 SEQUENCES = Features(
     tokens=np.array([3, 1, 2, 3, 3, 4, 1], np.int32),
-    unique={"ids": np.array([0, 70, 50, 90, 20], np.int32), "kinds": np.array([[0, 0], [1, 2], [3, 4], [5, 6], [7, 8]])},
+    unique={
+        "ids": np.array([0, 70, 50, 90, 20], np.int32),
+        "kinds": np.array([[0, 0], [1, 2], [3, 4], [5, 6], [7, 8]]),
+    },
     segments={"sequence": Segments(np.array([0, 4, 2]), np.array([2, 3, 5]))},
     passages=np.array([0, 1, 1]),
     passage_lengths=np.array([1, 2, 2]),

@@ -59,7 +59,7 @@ def test_outputs_are_the_models(overrides):
             np.testing.assert_allclose(found[name], logits, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("word_dropout", [1.0, 0.5])
+@pytest.mark.parametrize("word_dropout", [0.0, 0.5])
 @pytest.mark.parametrize("training", [False, True])
 def test_what_depends_on_a_word_or_a_passage_alone_is_computed_once_for_each(training, word_dropout):
     """The encoder's rows are the three passages', the reduction layer's the six questions'."""
@@ -154,6 +154,7 @@ def sequence_model(null_head=False):
     """Two logits of each token of a sequence, and two of "no answer" from its first token."""
     ids = keras.Input((None,), dtype="int32", name="sequence_ids")
     logits = keras.layers.Dense(2, name="logits")(keras.layers.Embedding(9, 5, name="ids")(ids))
+    logits = keras.ops.where(ids[..., None] > 0, logits, -1e9)
     outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
     if null_head:
         outputs["null_logits"] = keras.layers.Dense(2, name="null")(logits[:, 0])
@@ -217,7 +218,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_questions(fills_up, jit_compi
     targets = sequence_targets(features)
     trainer = compiled(sequence_model(), jit_compile=jit_compile)
     feed = array_batches if fills_up else make_batches
-    history = trainer.fit(feed(features, BATCHES, targets), steps_per_epoch=len(BATCHES), verbose=0)
+    history = trainer.fit(feed(features, BATCHES, targets), shuffle=False, steps_per_epoch=len(BATCHES), verbose=0)
     assert set(history.history) == {"loss"}
     total = 0.0
     for row in range(len(features)):
@@ -250,7 +251,7 @@ def test_the_loss_of_shared_passages_is_the_mean_over_questions():
                 {name: values[rows] for name, values in targets.items()},
             )
         )
-    history = compiled(model).fit(iter(batches), steps_per_epoch=2, verbose=0)
+    history = compiled(model).fit((batch for batch in batches), shuffle=False, steps_per_epoch=2, verbose=0)
     expected = float(StartEndLoss()(targets, model(repeated(inputs))))
     assert history.history["loss"][0] == pytest.approx(expected, rel=1e-5)
 
@@ -260,7 +261,9 @@ def test_every_epoch_begins_its_mean_anew():
     targets = sequence_targets(features)
     trainer = compiled(sequence_model(null_head=True), rate=0.5)
     batches = list(make_batches(features, BATCHES, targets))
-    losses = trainer.fit(iter(batches * 3), steps_per_epoch=len(BATCHES), epochs=3, verbose=0).history["loss"]
+    losses = trainer.fit(
+        (batch for batch in batches * 3), shuffle=False, steps_per_epoch=len(BATCHES), epochs=3, verbose=0
+    ).history["loss"]
     assert losses[0] > losses[1] > losses[2]
     # In the last epoch the weights have moved; the loss before it was that of its own steps.
     (inputs, labels) = batches[0]

@@ -34,7 +34,9 @@ def as_lists(batches):
 )
 def test_every_example_is_in_one_batch_of_an_epoch(lengths, batch_size, buckets, seed, epoch):
     lengths = np.array(lengths)
-    order = LengthBucketSampler(lengths, batch_size, buckets, seed, question_lengths=lengths[::-1] if seed % 2 else None)
+    order = LengthBucketSampler(
+        lengths, batch_size, buckets, seed, question_lengths=lengths[::-1] if seed % 2 else None
+    )
     batches = order.epoch(epoch)
     assert len(batches) == order.batches_per_epoch
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))

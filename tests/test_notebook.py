@@ -97,7 +97,7 @@ def test_it_trains_with_the_settings_of_quickstart_flags(executed):
     given = dict(line[2:].split("=", 1) for line in lines if line.startswith("--"))
     assert len(given) >= 5
     for name in given.keys() - {"run_dir", "epochs"}:
-        assert str(asked[name]) == given[name], name
+        assert type(asked[name])(given[name]) == asked[name], name
 
 
 def test_it_trains_for_the_given_number_of_epochs(executed):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import ARTICLES, CONFIG, DEV_ARTICLES, write_squad
+from tiny import ARTICLES, CONFIG, DEV_ARTICLES, squad_json, write_squad
 
 from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
@@ -192,6 +192,8 @@ def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared,
     assert config["model"]["word_dim"] == CONFIG.word_dim
     done = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'b'}", "--max_passage=30")
     assert done.error == f"--prepared={folder}: found max_passage=30, expected max_passage=400 as prepared"
+    done = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'b'}", "--null_head")
+    assert done.error == f"--prepared={folder}: found null_head=True, expected null_head=False as prepared"
     done = commands("prepare", f"--output={folder}", "--dataset=sample")
     assert done.error == f"{folder} already holds prepared data: name another folder"
     done = commands("train", f"--prepared={tmp_path}", f"--run_dir={tmp_path / 'b'}")
@@ -199,6 +201,21 @@ def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared,
     done = commands("prepare", "--dataset=sample")
     assert done.error == "--output is missing: name the folder for the arrays"
     assert not (tmp_path / "b").exists()
+
+
+def test_questions_without_an_answer_are_prepared_for_a_null_head(tmp_path):
+    content = squad_json(ARTICLES)
+    content["data"][1]["paragraphs"][0]["qas"][2] |= {"answers": [], "is_impossible": True}
+    (tmp_path / "v2.json").write_text(json.dumps(content))
+    training = TrainingConfig(**SETTINGS, dataset=str(tmp_path / "v2.json"), eval_dataset=str(tmp_path / "v2.json"))
+    for null_head, unanswerable in ((False, []), (True, [5])):
+        model, lines = MODEL.replace(null_head=null_head), []
+        save_data(prepare_data(model, training, DataOptions(None), lines.append), tmp_path / "arrays", model, training)
+        data = load_data(tmp_path / "arrays")
+        assert np.flatnonzero((data.spans == -1).any(axis=1)).tolist() == unanswerable
+        assert len(data.spans) == len(data.evaluation.data.questions) == (12 if null_head else 11)
+        # One line each for training and evaluation data.
+        assert sum("1 questions without an answer are left out" in line for line in lines) == (0 if null_head else 2)
 
 
 DAMAGES = {

@@ -163,7 +163,7 @@ def import_modules() -> None:
     flags.DEFINE_list("import", [], text)
     try:
         arguments = flags.FLAGS.read_flags_from_files(sys.argv[1:], force_gnu=False)
-    except flags.Error:
+    except (flags.Error, UnicodeDecodeError):
         # Parsing the flags will report it.
         return
     named = [re.fullmatch(r"--?import=(.+)", argument) for argument in arguments]

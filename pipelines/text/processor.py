@@ -119,7 +119,7 @@ class TextProcessor(abc.ABC):
         """Writes the files that `load_assets` reads.
 
         Args:
-            folder: an existing folder.
+            folder: may be missing.
 
         Returns:
             JSON values to be kept in `processor.json`.
@@ -178,10 +178,13 @@ def load_processor(
     content = read_json(path)
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        raise UserError(f"{path}: found the kind {shown(kind)}, expected one of {', '.join(kinds)}")
-    if content.get("format") != FORMAT or not isinstance(content.get("values"), dict):
-        raise UserError(f"{path}: found format {shown(content.get('format'))}, expected {FORMAT}")
-    processor = kinds[kind].load_assets(Path(folder), content["values"])
+        raise UserError(f"{path}: found {shown(kind)} as kind, expected one of {', '.join(kinds)}")
+    if content.get("format") != FORMAT:
+        raise UserError(f"{path}: found {shown(content.get('format'))} as format, expected {FORMAT}")
+    values = content.get("values")
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: found {shown(values)} as values, expected an object")
+    processor = kinds[kind].load_assets(Path(folder), values)
     processor.saved_tokenizer_version = str(content.get("tokenizer"))
     if log and processor.saved_tokenizer_version != processor.tokenizer_version:
         log(
