@@ -1,6 +1,6 @@
 """An example of a reader of one's own: ten lines over `joined_processor`; the last line registers it.
 
-    fabir-train --import=joined_processor,joined_model --model=joined --run_dir=runs/joined
+fabir-train --import=joined_processor,joined_model --model=joined --run_dir=runs/joined
 """
 
 import dataclasses

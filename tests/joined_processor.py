@@ -117,7 +117,8 @@ class GraphJoinedProcessor(GraphProcessor):
         return graph_tokenize(texts)
 
     def window_sizes(self, question_lengths, max_passage):
-        return tf.minimum(tf.constant(max_passage, tf.int64), self.max_sequence - SPECIAL - self.read_of(question_lengths))
+        left = self.max_sequence - SPECIAL - self.read_of(question_lengths)
+        return tf.minimum(tf.constant(max_passage, tf.int64), left)
 
     def read_of(self, question_lengths):
         return tf.minimum(question_lengths, self.max_sequence // 2)

@@ -180,7 +180,8 @@ def test_a_reader_that_abstains_is_exported(null_exported):
     assert_readers_answers(served_by(signatures["serving_default"], BLANK_PAIRS), [NO_ANSWER] * len(BLANK_PAIRS))
     saved = Calibration.load(folder / "assets.extra" / "calibration.json")
     assert saved == reader.calibration
-    assert operations(folder) - SERVING_OPS == set()
+    # The probability of "no answer" needs a few more of TensorFlow's own operations.
+    assert operations(folder) - SERVING_OPS == {"IsFinite", "Log", "Softplus"}
     assert set(signatures["token_ids"].structured_outputs) == {"start_logits", "end_logits", "null_logits"}
 
 

@@ -51,7 +51,6 @@ KNOW_OLD_NAMES = (
     "tests/test_bad_input.py",  # gives old flags and old settings, and checks the messages
     "tests/test_house.py",
     "tests/fixtures/",
-    "fabir_tf/reading/pretrained/fabir-base/",  # a reader that 0.1 trained, with the commands that trained it
     "CHANGELOG.md",
     "benchmarks/RESULTS.md",
 )

@@ -1,4 +1,4 @@
-"""Words as arrays: each text tokenized once, the cache that keeps the tokens, the ids of every unique token, and files."""
+"""Words as arrays: each text tokenized once, the cache of tokens, the ids of every unique token, and files."""
 
 import json
 import re

@@ -103,6 +103,8 @@ def shared_flags(values: flags.FlagValues) -> tuple[str, ...]:
     """The given settings, which hold for every run."""
     classes = [TrainingConfig, *(family.config for family in MODELS.values())]
     given = {name: values[name].value for name in ("config", *DATA_FLAGS) if values[name].present}
+    if "import" in given:
+        given["import"] = ",".join(given["import"])
     for cls in classes:
         given |= cls.given_flags(values)
     return tuple(as_flag(name, value) for name, value in sorted(given.items()))

@@ -15,6 +15,7 @@ from fabir_tf.pipelines.files import named_errors
 
 def define_flags() -> None:
     """Flags of the command."""
+    cli.import_modules()
     flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is packed, or a reader of the package.")
     flags.DEFINE_list(
         "average_with",

@@ -1,0 +1,1 @@
+"""Comparisons of configurations, and the papers' tables and figures."""

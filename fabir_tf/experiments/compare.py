@@ -19,7 +19,7 @@ from fabir_tf.reading.run_directory import RunDirectory
 # Published scores in a comment of a flag file.
 _PUBLISHED = re.compile(r"F1 (\d+\.\d+), EM (\d+\.\d+)")
 # Flags of training that scoring needs, too.
-DATA_FLAGS = ("cache_dir", "tfds_data_dir", "tfds_manual_dir")
+DATA_FLAGS = ("cache_dir", "tfds_data_dir", "tfds_manual_dir", "import")
 METRICS = ("parameters", "training", "inference", "epochs", "minutes", "exact_match", "f1")
 SPREADS = ("exact_match_spread", "f1_spread")
 PUBLISHED = ("published_exact_match", "published_f1")

@@ -7,8 +7,8 @@ from keras import ops
 
 from fabir_tf import layers
 from fabir_tf.configuration import setting
-from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
 # Dropout rate of variants 0 to 2; the others have none.
@@ -43,7 +43,7 @@ class BidafBolognaConfig(CharacterReaderConfig):
         return 2 * self.units
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
-        """Variants 0 to 3 choose start and end independently; a null head needs an end that does not precede its start."""
+        """Variants 0 to 3 choose start and end independently, unless there is a null head."""
         if self.variant == 4 or self.null_head:
             return super().decoder(n_best)
         return layers.IndependentDecoder(n_best)

@@ -6,8 +6,8 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import setting
-from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
 

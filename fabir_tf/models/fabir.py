@@ -29,8 +29,8 @@ class FabirConfig(CharacterReaderConfig):
     num_heads: int = setting(4, "Heads of every attention", low=1)
     reduction: str = setting(
         "layer",
-        "How words are reduced to d_model: by a layer, in which the texts first attend to themselves and to each other, "
-        "or by a matrix",
+        "How words are reduced to d_model: by a layer, in which the texts first attend to themselves and to each "
+        "other, or by a matrix",
         choices=("layer", "matrix"),
     )
     reduction_hidden_dim: int = setting(400, "Hidden width of the reduction layer's feed-forward networks", low=1)
@@ -53,13 +53,14 @@ class FabirConfig(CharacterReaderConfig):
     )
     residual_init_scale: float = setting(
         0.1,
-        "Scale of the initial weights that write a sublayer's output; 1 in the paper. With a small scale, attention and "
-        "feed-forward networks start close to the identity and learn sooner",
+        "Scale of the initial weights that write a sublayer's output; 1 in the paper. With a small scale, attention "
+        "and feed-forward networks start close to the identity and learn sooner",
         low=0.0,
         high=1.0,
     )
     word_match: bool = setting(
-        False, "Add to each word, after the reduction layer, how much of it occurs in the other text (not in the paper)"
+        False,
+        "Add to each word, after the reduction layer, how much of it occurs in the other text (not in the paper)",
     )
     selector: str = setting("convolution", "The head that selects start and end", choices=layers.SELECTORS)
     start_layer: str = setting(

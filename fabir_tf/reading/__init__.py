@@ -1,0 +1,1 @@
+"""Trained readers: answers, calibration, evaluation, packing."""

@@ -1,0 +1,1 @@
+"""Training: data, losses, schedules, checkpoints, distillation."""

@@ -28,5 +28,5 @@ class AveragingAdam(keras.optimizers.Adam):
 
     def _overwrite_model_variables_with_average_value(self, trainable_variables):
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
-            # JAX would otherwise have one array for both, which what is given it, to compute with, deletes.
+            # A copy, because JAX would share one array between both, and a training step deletes its arguments.
             variable.assign(ops.copy(average))

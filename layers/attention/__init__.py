@@ -1,0 +1,1 @@
+"""Attention of a text to itself and to another one."""

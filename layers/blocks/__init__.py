@@ -1,0 +1,1 @@
+"""What readers stack: highway, feed-forward and recurrent layers, and FABIR's layers made of attention."""

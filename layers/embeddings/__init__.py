@@ -1,0 +1,1 @@
+"""Words, characters and positions as vectors."""

@@ -1,0 +1,1 @@
+"""From a processed passage to logits, and from logits to spans."""

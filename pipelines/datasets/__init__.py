@@ -1,0 +1,1 @@
+"""Questions, passages and answers: reading files, and the official metrics."""

@@ -1,0 +1,1 @@
+"""From tokenized data to batches: answer alignment, windows, length buckets."""

@@ -13,9 +13,9 @@ class LengthBucketSampler:
 
     Examples are sorted by length and cut into buckets of equal size. In every epoch each bucket is shuffled and cut
     into batches of equal size (or one more, where group ids allow it), and the batches of all buckets come in random
-    order. Nothing is dropped. The order depends on the seed and on the number of the epoch alone, so a run can be resumed at
-    any batch. With question lengths, the examples of every few batches of a bucket are sorted by them before they are
-    cut: by chance alone the longest question of a batch is twice as long as the others.
+    order. Nothing is dropped. The order depends on the seed and on the number of the epoch alone, so a run can be
+    resumed at any batch. With question lengths, the examples of every few batches of a bucket are sorted by them before
+    they are cut: by chance alone the longest question of a batch is twice as long as the others.
 
     Args:
         lengths: int array `(examples,)`, tokens of each example's passage.

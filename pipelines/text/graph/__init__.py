@@ -1,0 +1,1 @@
+"""Text in core TensorFlow operations, with the same results as in Python."""
