@@ -340,7 +340,7 @@ def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     assert commands("prepare", f"--output={prepared}", *learning, f"--teacher={teacher}").status == 0
     again = commands("train", f"--run_dir={tmp_path / 'again'}", f"--prepared={prepared}", "--epochs=1", *SMALL_MODEL)
     assert again.status == 0, again
-    assert_error(commands, "teach", [*flags, "--cache_dir="], [f"--output={teacher}", "exists"])
+    assert_error(commands, "teach", [*flags, "--cache_dir="], [f"--output={teacher}: found an existing file"])
     assert_error(commands, "teach", flags[1:], ["--run_dirs is missing"])
     assert_error(commands, "teach", ["--run_dirs=a,,b", *flags[1:]], ["--run_dirs=a,,b", "an empty name"])
     missing, new = tmp_path / "nowhere.npz", f"--run_dir={tmp_path / 'new'}"

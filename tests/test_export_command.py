@@ -40,7 +40,7 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
         ("--export_dir=new", ["--run_dir is missing"]),
         ("--run_dir={run}", ["--export_dir is missing"]),
         ("--run_dir=absent --export_dir=new --calibration_dataset=none", ["absent", "no run"]),
-        ("--run_dir={run} --export_dir=new", ["--calibration_dataset is missing", "set no article aside"]),
+        ("--run_dir={run} --export_dir=new", ["--calibration_dataset is missing", "held out no articles"]),
         ("--run_dir={run} --export_dir=new --calibration_dataset=absent.json", ["absent.json", "no such file"]),
         ("--run_dir={run} --export_dir={run}/config.json --calibration_dataset=none", ["config.json"]),
         ("--run_dir={run} --export_dir=new --n_best=0", ["--n_best=0"]),
