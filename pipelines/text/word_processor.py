@@ -172,14 +172,16 @@ class WordProcessor(WordTokenizer, TextProcessor):
 
     def _ids(self, texts: TokenizedTexts) -> tuple[np.ndarray, np.ndarray]:
         """Word ids `(unique + 1,)` and character ids `(unique + 1, max_word_characters)` of the unique tokens."""
-        # The last result is kept, because training scores the same dataset after every epoch.
-        if self._last_ids is None or self._last_ids[0] is not texts:
+        # The last result is kept, because training scores the same dataset after every epoch. Other threads may replace
+        # it at any moment, so it is read once.
+        last = self._last_ids
+        if last is None or last[0] is not texts:
             words = np.concatenate([np.zeros(1, np.int32), self.vocabulary.word_ids(texts.unique)])
             characters = np.zeros((1 + len(texts.unique), self.max_word_characters), np.int32)
             if texts.unique:
                 characters[1:] = self.vocabulary.character_ids(texts.unique, self.max_word_characters)
-            self._last_ids = texts, words, characters
-        return self._last_ids[1:]
+            last = self._last_ids = texts, words, characters
+        return last[1:]
 
     def in_graph(self) -> "GraphWordProcessor":
         """See `TextProcessor.in_graph`."""
