@@ -1,26 +1,39 @@
 """A processor, a reader and an attention of one's own, each one file and one line, through every command."""
 
+import importlib
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from joined_model import JoinedConfig
-from joined_processor import JoinedProcessor
 from processor_testing import check_processor
 from tiny import ARTICLES, DEV_ARTICLES, squad_data
 
 import fabir_tf
+from fabir_tf.backends import backend
+from fabir_tf.models import MODELS
+from fabir_tf.pipelines.features.examples import training_examples
 from fabir_tf.pipelines.features.features import Examples
+from fabir_tf.pipelines.text.registry import PROCESSORS
+from fabir_tf.training.train import compiled_model, make_targets
 
 IMPORT = "--import=joined_processor,joined_model"
 LONG = " ".join(passage for _, passage, _ in ARTICLES + DEV_ARTICLES)
 QUESTION = "Who built the tower?"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    """Registers the examples while these tests run: other tests look at the package's own readers alone."""
+    for name in ("joined_processor", "joined_model"):
+        importlib.reload(importlib.import_module(name))
+    yield
+    del PROCESSORS["joined"], MODELS["joined"]
+
+
 @pytest.fixture(scope="module")
-def processor():
-    blank = JoinedProcessor.create({"max_sequence": 24, "min_word_count": 0})
+def processor(registered):
+    blank = PROCESSORS["joined"].create({"max_sequence": 24, "min_word_count": 0})
     return blank.fit([blank.tokenize(squad_data(ARTICLES))])
 
 
@@ -83,20 +96,14 @@ def test_an_unknown_reader_names_the_known_ones(commands, tiny_run):
 
 def test_it_learns():
     """Predictions on the training data become exact: logits, targets and offsets belong together."""
-    config = JoinedConfig(max_sequence=64, units=32)
-    from fabir_tf.pipelines.features.examples import training_examples
-    from fabir_tf.training.train import compiled_model, make_targets
-
-    blank = JoinedProcessor.create({"max_sequence": 64, "min_word_count": 0})
+    blank = PROCESSORS["joined"].create({"max_sequence": 64, "min_word_count": 0})
     tokenized = blank.tokenize(squad_data(ARTICLES))
     processor = blank.fit([tokenized])
-    config = config.replace(**processor.sizes)
+    config = MODELS["joined"].config(max_sequence=64, units=32).replace(**processor.sizes)
     examples, _ = training_examples(tokenized, 400, 60, 15)
     features = processor.features(tokenized, examples.examples)
     training = fabir_tf.TrainingConfig(learning_rate=0.003, seed=3, smoothing="none")
     trainer = compiled_model(config, training, processor)
-    from fabir_tf.backends import backend
-
     batches = [np.arange(len(features))] * 150
     trainer.fit(backend.feed(features, batches, make_targets(features, examples.spans), batches[:1]), verbose=0)
     reader = fabir_tf.Reader(trainer.model, processor, config)
