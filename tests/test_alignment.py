@@ -279,6 +279,7 @@ def test_answers_of_the_development_set_stand_on_whole_tokens():
     assert written["ceiling_f1"] >= written["ceiling_exact_match"]
 
 
+@pytest.mark.slow
 @needs_shared
 def test_answers_to_train_on_stand_on_whole_tokens_at_their_offsets():
     data = read_squad(SHARED / "train/squad-train-60.json")

@@ -226,6 +226,7 @@ def test_truth_and_prediction_are_marked_in_the_passage_and_text_stays_text():
 # === The command ===
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run(commands, tiny_run, tmp_path):
     answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
     flags = [f"--run_dir={tiny_run.path}", f"--input_file={tiny_run.dev}", f"--output_file={answers}"]
@@ -269,6 +270,7 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     assert not list((tmp_path / "out").glob("*"))
 
 
+@pytest.mark.slow
 def test_without_matplotlib_to_look_inside_is_refused_in_one_sentence(tmp_path):
     hidden = "import sys; sys.modules['matplotlib'] = None; from fabir_tf.commands import analyze; analyze.run()"
     flags = ["--dataset=sample", "--model=fabir-base", "--question_id=sample-005-1", f"--output={tmp_path / 'out'}"]

@@ -47,6 +47,7 @@ def operations(function):
     return {node.name: node.type for node in function.get_concrete_function().graph.get_operations()}
 
 
+@pytest.mark.slow
 def test_only_reading_on_tensorflow_uses_it(monkeypatch):
     sharing = DeduplicatedModel(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
     norms = [weight for weight in sharing.model.weights if weight.path.endswith("norm/gain")]
@@ -66,6 +67,7 @@ def softmax_types(function):
     return [node.outputs[0].dtype.name for node in nodes if node.type == "Softmax"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "expected"), [("mixed_bfloat16", "bfloat16"), ("float32", "float32")])
 def test_reading_leaves_the_rounding_of_weights_to_the_kernel(policy, expected, monkeypatch):
     with dtype_policy(policy):

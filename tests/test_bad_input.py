@@ -184,6 +184,7 @@ def test_a_flag_of_version_0_1_is_an_error_with_the_new_flag(commands, files, co
 # Configuration
 
 
+@pytest.mark.slow
 def test_settings_of_version_0_1_in_a_configuration_are_translated(commands, files, tiny_run, tmp_path):
     flags = [*tiny_run.flags, "--config=old.json", f"--run_dir={tmp_path / 'run'}", "--epochs=0"]
     flags = [flag for flag in flags if not flag.startswith("--length_buckets")]
@@ -269,6 +270,7 @@ def test_an_answer_that_does_not_stand_at_its_offset(commands, files, tiny_run, 
     assert not contents(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -295,6 +297,7 @@ def test_the_flag_of_the_dataset_is_named(commands, tiny_run, tmp_path):
         assert_error(commands, "train", [*tiny_run.flags, *places, flag], [f"{flag}: found no such file"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -354,6 +357,7 @@ def test_no_answer_files_that_hold_no_probabilities(commands, files, name, parts
 # Questions
 
 
+@pytest.mark.slow
 def test_a_line_that_cannot_be_answered_gets_an_error_and_the_others_are_answered(commands, files, tmp_path):
     good = '{"id": "a", "question": "Who built it?", "passage": "Anna Keld built the mill."}'
     lines = [
@@ -441,6 +445,7 @@ def test_a_run_of_another_configuration(commands, files, tiny_run, flag, parts):
     assert contents(tiny_run.path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["dataset", "eval_dataset"])
 def test_a_run_whose_data_has_changed(commands, tmp_path, tiny_run, flag):
     names = {"dataset": tmp_path / "train.json", "eval_dataset": tmp_path / "dev.json"}
@@ -480,6 +485,7 @@ BEST, CONFIG, WORDS = "checkpoints/best.npz", "config.json", "processor/vocabula
 TABLE, LIST, NOTE = (f"processor/{name}" for name in ("vectors.npy", "vectors_words.txt", "vectors.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "damage", "parts"),
     [
@@ -524,6 +530,7 @@ def test_a_damaged_run_cannot_be_asked(commands, run_copy, name, damage, parts):
     assert contents(run_copy) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "damage", "parts"),
     [
@@ -552,6 +559,7 @@ def test_a_folder_without_a_run(commands, files, command, run):
     assert_error(commands, name, [*arguments, f"--run_dir={run}"], [run, "found no run", "fabir-train"])
 
 
+@pytest.mark.slow
 def test_a_learning_rate_beyond_all_bounds(commands, tiny_run, tmp_path):
     flags = (f"--run_dir={tmp_path / 'new'}", "--epochs=1", "--learning_rate_factor=1e30")
     error = commands("train", *tiny_run.flags, *flags).error
@@ -611,6 +619,7 @@ def test_a_result_never_takes_the_place_of_what_it_is_made_from(commands, files,
     assert_error(commands, name, [*arguments, f"{source}=dev.json", f"{result}=./dev.json"], [source, result])
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_checkpoint_and_a_later_run_goes_on(commands, tiny_run, run_copy):
     kept = {name: (run_copy / name).read_bytes() for name in ("checkpoints/last.npz", "model.keras")}
     flags = (*tiny_run.flags, f"--run_dir={run_copy}", "--epochs=2", "--resume")
@@ -623,6 +632,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_a_later_run_goes_on(commands
     assert [line.split(",")[0] for line in (run_copy / "history.csv").read_text().split()] == ["epoch", "0", "1", "2"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_model(commands, tiny_run, run_copy):
     model = (run_copy / "model.keras").read_bytes()
     flags = (*tiny_run.flags, f"--run_dir={run_copy}", "--epochs=1", "--resume")
@@ -632,6 +642,7 @@ def test_a_full_disk_leaves_the_last_model(commands, tiny_run, run_copy):
     assert sorted(path.name for path in run_copy.iterdir()) == sorted(path.name for path in tiny_run.path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_results(commands, files, tmp_path):
     output = tmp_path / "result"
     output.write_text("from yesterday")
@@ -645,6 +656,7 @@ def test_a_full_disk_leaves_the_last_results(commands, files, tmp_path):
         assert contents(tmp_path) == {output: b"from yesterday"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux' /dev/full")
 def test_a_full_disk_behind_standard_output(commands, files):
     for name, arguments in (
@@ -665,6 +677,7 @@ def test_a_full_disk_behind_standard_output(commands, files):
 # The console scripts themselves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [

@@ -56,6 +56,7 @@ def found_by(folder, script, *arguments):
     return written["found"]
 
 
+@pytest.mark.slow
 def test_contenders_race(tmp_path):
     rivals = "minilm" if HAS_RIVALS else ""
     arguments = ("--questions=4", "--tasks=inference", f"--rivals={rivals}", "--precisions=bfloat16")
@@ -78,6 +79,7 @@ def test_a_rival_is_trained(tmp_path):
     assert row["speed"]["median"] > 0
 
 
+@pytest.mark.slow
 def test_layers_are_compared_with_their_limits(tmp_path):
     arguments = ("--batch=2", "--passage=11", "--question=5", "--questions_per_passage=1", "--repeats=1")
     found = found_by(tmp_path, "layers", *arguments)
@@ -89,6 +91,7 @@ def test_layers_are_compared_with_their_limits(tmp_path):
         assert 0 < row["achieved"]["median"] <= 1.5, row
 
 
+@pytest.mark.slow
 def test_scaling_measures_each_point_in_a_process(tmp_path):
     arguments = ("--passages=16", "--passage_tokens=16", "--batches=", "--threads=", "--seconds=0")
     (row,) = found_by(tmp_path, "scaling", *arguments)["passage"]
@@ -97,6 +100,7 @@ def test_scaling_measures_each_point_in_a_process(tmp_path):
     assert row["peak_mib"]["median"] >= row["empty_mib"]["median"] > 100
 
 
+@pytest.mark.slow
 def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
     found = found_by(tmp_path, "end_to_end")
     assert found["questions"] == 288
@@ -108,6 +112,7 @@ def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
     assert min(share["median"] for share in found["shares"].values()) >= 0
 
 
+@pytest.mark.slow
 def test_the_input_pipeline_is_compared_with_the_model(tmp_path):
     found = found_by(tmp_path, "input_pipeline", "--questions=8")
     assert set(found) == {"training", "evaluation"}
@@ -135,6 +140,7 @@ def operations_in(layer, *specs, **options):
     return total
 
 
+@pytest.mark.slow
 def test_articles_are_set_aside_with_what_overlaps(tmp_path):
     title, passage, _ = ARTICLES[3]
     data = write_squad(tmp_path / "train.json", ARTICLES)
@@ -152,6 +158,7 @@ def test_articles_are_set_aside_with_what_overlaps(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_short_passages_are_joined_with_similar_ones(tmp_path):
     barn, lake = "Barn owls hunt voles by night.", "Salt dries at lakes in deserts."
     owl, salt = "Voles hide from barn owls.", "Lakes of deserts leave salt."
@@ -180,6 +187,7 @@ def test_short_passages_are_joined_with_similar_ones(tmp_path):
     assert passage_of[long] == long
 
 
+@pytest.mark.slow
 def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path):
     text = "Owls hunt by night.  They eat voles. Voles hide.\nOwls hunt well."
     sentences = ["Owls hunt by night.", "They eat voles.", "Voles hide.", "Owls hunt well."]
@@ -215,6 +223,7 @@ def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path):
     assert len({added(f"--seed={seed}")[0] for seed in range(1, 5)}) > 1
 
 
+@pytest.mark.slow
 def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
     data = write_squad(tmp_path / "train.json", ARTICLES)
     whole = read_squad(data)
@@ -244,6 +253,7 @@ def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
     assert not (tmp_path / "more.json").exists()
 
 
+@pytest.mark.slow
 def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path):
     passage = "In \u0130zmir the TOWER was built by Karl Wend."
     write_squad(tmp_path / "data.json", [("Tower", passage, [("Who built the tower of Halberstadt?", "Karl Wend")])])
@@ -271,6 +281,7 @@ def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path):
     assert sorted(words[-1]) == sorted("Halberstadt?")
 
 
+@pytest.mark.slow
 def test_the_losses_of_configurations_have_intervals(tmp_path):
     head = "configuration,seed,exact_match,f1"
     more = ["fabir,1,40,52", "no_convolutional_attention,1,38,50", "2_heads,1,1,51"]
@@ -289,6 +300,7 @@ def test_the_losses_of_configurations_have_intervals(tmp_path):
     assert [float(bound) for bound in cells[5].split(" to ")] == pytest.approx([4 - margin, 4 + margin], abs=0.006)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -314,6 +326,7 @@ def test_runs_that_cannot_be_compared_are_reported(tmp_path, arguments, part):
     assert part in done.stderr
 
 
+@pytest.mark.slow
 def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path):
     import numpy as np
 
@@ -350,6 +363,7 @@ def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path):
             assert f"falls by {1 - math.exp(law[1]):.1%} whenever" in done.stdout
 
 
+@pytest.mark.slow
 def test_no_predicted_f1_is_below_zero(tmp_path):
     for questions, f1 in ((2500, 28), (5000, 37), (10000, 53), (20000, 63)):
         (tmp_path / f"{questions}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,5,{f1}\n")
@@ -360,6 +374,7 @@ def test_no_predicted_f1_is_below_zero(tmp_path):
     assert "(0.00 to 9" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -380,6 +395,7 @@ def test_useless_sizes_are_reported(tmp_path, arguments, part):
     assert part in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "more"),
     [
@@ -400,6 +416,7 @@ def test_data_is_not_written_over_its_source(tmp_path, script, more):
     assert data.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path):
     write_squad(tmp_path / "dev.json", ARTICLES)
     arguments = ("--dataset=dev.json", "--questions=3", "--starts=1,0.1", "--run_dirs=fabir-base")
@@ -415,6 +432,7 @@ def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path):
         assert shares[f"{attention}, 1"][-1] < shares[f"{attention}, 0.1"][-1] / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -494,6 +512,7 @@ def test_the_layout_of_a_version_is_found(tmp_path, old):
     assert layout.layout_class(str(ROOT)) is layout.TodaysLayout
 
 
+@pytest.mark.slow
 def test_versions_take_turns(tmp_path):
     write_squad(tmp_path / "data.json", ARTICLES)
     flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=inference,training,single")
@@ -518,6 +537,7 @@ def test_the_interval_of_a_median_is_from_a_bootstrap():
     assert found["high"] == pytest.approx(60, abs=3)
 
 
+@pytest.mark.slow
 def test_a_terminated_race_leaves_no_files(tmp_path):
     process = subprocess.Popen(
         command("against_commit", "--commit=HEAD"),
@@ -534,6 +554,7 @@ def test_a_terminated_race_leaves_no_files(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "argument", "sentence"),
     [

@@ -117,6 +117,7 @@ def test_one_seed_gives_one_run_and_a_longer_run_starts_alike(tiny_run, two_epoc
     assert len(longer) == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_can_be_made_longer_exactly(commands, tiny_run, two_epochs, tmp_path):
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
     result = passed(commands("train", *tiny_run.flags, f"--run_dir={run}", "--epochs=2", "--resume"))
@@ -252,6 +253,7 @@ def test_the_bundled_sample_is_there_for_every_command(commands, tmp_path):
 # fabir-predict
 
 
+@pytest.mark.slow
 def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path):
     run = f"--run_dir={tiny_run.path}"
     asked = passed(commands("predict", run, f"--question={QUESTION}", f"--passage={PASSAGE}"))
@@ -336,6 +338,7 @@ def test_a_reader_of_the_output_may_leave_early(commands, tiny_run):
 # Outside of the commands
 
 
+@pytest.mark.slow
 def test_the_keras_file_needs_nothing_but_the_import(tiny_run):
     program = """
 import sys
@@ -364,6 +367,7 @@ np.savez(sys.argv[2], **outputs)
             np.testing.assert_allclose(outputs[name], expected[name], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_installed_command_answers(tiny_run, tmp_path):
     script = Path(sys.executable).with_name("fabir-predict")
     if not script.exists():

@@ -50,6 +50,7 @@ def test_there_is_a_run_of_every_model_and_variant():
         assert len(values) > 1, field
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_has_the_weights_and_settings_of_its_keras_file(name):
     """Weights are found by their order in the one and by their names in the other."""
@@ -65,6 +66,7 @@ def test_a_run_gives_the_same_answers(name):
     assert_same(answers_of(fabir_tf.Reader.load(OLD / name)), OLD / name / "answers.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_keras_file_gives_the_same_logits(name):
     model = keras.models.load_model(OLD / name / "model.keras")
@@ -75,6 +77,7 @@ def test_a_keras_file_gives_the_same_logits(name):
         np.testing.assert_allclose(found[output], arrays[output], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fabir", "fabir_linear", "bidaf-porwal"])
 def test_a_keras_file_can_be_saved_again(name, tmp_path):
     model = keras.models.load_model(OLD / name / "model.keras")
@@ -84,12 +87,14 @@ def test_a_keras_file_can_be_saved_again(name, tmp_path):
         np.testing.assert_array_equal(weight, expected)
 
 
+@pytest.mark.slow
 def test_a_packed_reader_gives_the_same_answers():
     reader = fabir_tf.Reader.load(OLD / "packed")
     assert reader.calibration is not None and reader.no_answer_threshold is None
     assert_same(answers_of(reader), OLD / "packed_answers.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fabir", "bidaf-bologna_4"])
 def test_a_run_is_packed_into_the_new_form(name, tmp_path):
     packed = pack(OLD / name, tmp_path / "packed", max_words=100)
@@ -102,6 +107,7 @@ def test_a_run_is_packed_into_the_new_form(name, tmp_path):
         assert answer.probability == pytest.approx(old.probability, abs=0.02)
 
 
+@pytest.mark.slow
 def test_commands_read_an_old_run(commands, tmp_path):
     run = OLD / "fabir_word_match"
     scores = commands("evaluate", f"--run_dir={run}", f"--dataset={OLD / 'dev.json'}", "--cache_dir=")
@@ -110,6 +116,7 @@ def test_commands_read_an_old_run(commands, tmp_path):
     assert exported.status == 0, exported
 
 
+@pytest.mark.slow
 def test_training_starts_from_an_old_run(commands, tmp_path):
     data = (f"--dataset={OLD / 'train.json'}", f"--eval_dataset={OLD / 'dev.json'}", "--cache_dir=", "--batch_size=5")
     run = tmp_path / "run"
@@ -118,6 +125,7 @@ def test_training_starts_from_an_old_run(commands, tmp_path):
     assert_same(answers_of(fabir_tf.Reader.load(run)), OLD / "fabir" / "answers.jsonl")
 
 
+@pytest.mark.slow
 def test_a_null_head_starts_fresh_on_an_old_run(commands, tmp_path):
     """One line lists the layers that the old reader lacks; the others have its weights."""
     data = (f"--dataset={OLD / 'train.json'}", f"--eval_dataset={OLD / 'dev.json'}", "--cache_dir=", "--batch_size=5")

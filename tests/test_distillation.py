@@ -256,6 +256,7 @@ def words_of(data):
     return sorted({word.lower() for passage in data.passages for word in tokenize(passage).words})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("null_heads", [(False, False), (True, True), (True, False)])
 def test_an_ensemble_teaches_its_mean(null_heads):
     data = squad_data(ARTICLES)

@@ -127,6 +127,7 @@ def assert_readers_answers(served, answers):
         np.testing.assert_allclose(found["n_best_probability"], probabilities, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_answers_are_the_readers(reader, serve):
     assert_readers_answers(serve(PAIRS), reader.answer_batch(*zip(*PAIRS, strict=True), n_best=EXPORTED_N_BEST))
 
@@ -188,6 +189,7 @@ def test_a_reader_that_abstains_is_exported(null_exported):
 # === The texts and the numbers ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"word_match": True}, {"word_match": True, "word_dropout": 0.5}], ids=str)
 def test_a_reader_that_compares_spellings_answers_as_a_graph(changes):
     """Its layer needs to know the number of a word's characters before any text is read."""
@@ -213,6 +215,7 @@ def test_offsets_count_code_points_and_bytes(serve):
             assert found[name] == found[f"n_best_{name}"][0]
 
 
+@pytest.mark.slow
 def test_the_temperature_is_in_the_probabilities(reader, serve, tmp_path):
     """At 0.7 starts and ends have probabilities p^(1 / 0.7), normalized; also in the Reader and in `look_inside`."""
     pair = "Who came?", "Ada came on Monday, and Karl on the day after."
@@ -323,6 +326,7 @@ def operations(folder):
     return {node.op for node in nodes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("questions", "step"), [(1, 16), (8, 16), (9, 1)])
 def test_few_questions_have_lengths_of_whole_steps(reader, questions, step):
     """Kernels are compiled for each length, which takes longer than to read a passage."""
@@ -359,6 +363,7 @@ def test_signatures_have_names_and_a_batch_dimension(signatures):
     assert not [name for name in names if name.endswith("_bytes")]
 
 
+@pytest.mark.slow
 def test_a_process_that_knows_only_tensorflow(folder, serve, tmp_path):
     program = (
         "import sys, tensorflow as tf\n"
@@ -372,6 +377,7 @@ def test_a_process_that_knows_only_tensorflow(folder, serve, tmp_path):
     assert result.stdout == serve(PAIRS[:1])["answer"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_program_in_c(folder, serve, tmp_path):
     include, libraries = tf.sysconfig.get_include(), tf.sysconfig.get_lib()
@@ -388,6 +394,7 @@ def test_a_program_in_c(folder, serve, tmp_path):
     assert (nowhere.returncode, b"error: " in nowhere.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_saved_twice(folder, serve, tmp_path):
     """A second export would lose the words' ids if they were kept in a file beside the graph."""
     loaded = tf.saved_model.load(str(folder))
@@ -401,6 +408,7 @@ def test_saved_twice(folder, serve, tmp_path):
 # === The folder ===
 
 
+@pytest.mark.slow
 def test_versions_are_counted_and_never_written_over(reader, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(tf.saved_model, "save", lambda module, path, signatures: None)
     monkeypatch.setattr(saved_model, "write_warm_up", lambda path: False)
@@ -433,6 +441,7 @@ def test_another_nltk_is_refused(reader, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_export_leaves_no_version(reader, tmp_path, monkeypatch):
     def cut(module, path, signatures):
         raise KeyboardInterrupt

@@ -55,6 +55,7 @@ def texts_of(data):
     return [*data.passages, *(question.text for question in data.questions)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_same_tokens_on_the_bundled_sample(split):
     texts = texts_of(load_dataset("sample", split))
@@ -145,6 +146,7 @@ def test_nltk_tokens_are_in_the_text():
         assert nltk_spans(decoded(text)) or not decoded(text).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [MAX_BLOCK, MAX_BLOCK + 1, 2 * MAX_BLOCK + 7])
 @pytest.mark.parametrize("unit", ["word ", "x", "J. S. Bach. ", " ", "a\u3000b.c", "Yes.)\x1c", "? "])
 def test_same_blocks_of_a_long_text(unit, size):
@@ -156,6 +158,7 @@ def test_long_texts_without_spaces_are_split_into_blocks():
     assert spans_in_graph(["x" * 20_003]) == [[(0, 10_000), (10_000, 20_000), (20_000, 20_003)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["x", "'", ".", "a. ", "-", " ", "cannot "])
 def test_texts_of_200_000_characters(unit):
     assert_same([unit * (200_000 // len(unit))])
@@ -211,6 +214,7 @@ def test_the_graph_has_no_python_or_table_operations_and_is_traced_once():
     assert tokenize_in_graph.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("file", ["squad/dev-v1.1.json"])
 def test_same_tokens_on_a_whole_dev_set(file):

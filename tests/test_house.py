@@ -178,6 +178,7 @@ def run_python(code, folder, **environment):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_importing_the_package_makes_no_second_copy_loads_no_downloader_and_finds_every_exported_name():
     assert run_python(IMPORT_AND_LOOK, ROOT) == ["[] [] fabir_tf.layers", "[] True []"]
 
@@ -193,6 +194,7 @@ for module in (fabir_tf, export, layers, pipelines):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [True, False], ids=["in the checkout", "elsewhere with PYTHONPATH"])
 def test_a_checkout_that_is_not_installed_imports_its_folders(tmp_path, inside):
     folder, environment = (ROOT, {}) if inside else (tmp_path, {"PYTHONPATH": str(ROOT)})

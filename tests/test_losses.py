@@ -247,6 +247,7 @@ def soft_labels(null):
     return np.concatenate([columns, probabilities], axis=-1).astype("float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("labels", [None, "tokens", "tokens and null"])
 @pytest.mark.parametrize("has_null", [False, True])

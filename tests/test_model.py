@@ -324,6 +324,7 @@ print(sorted(logits), type(model).__name__)
 """
 
 
+@pytest.mark.slow
 def test_a_saved_model_loads_where_only_the_package_is_imported(tmp_path):
     keras.utils.set_random_seed(3)
     model = fabir_tf.build_model(CONFIG, frozen_words=7, trainable_words=5, characters=9)
@@ -347,6 +348,7 @@ def test_seeds_decide_the_weights():
     assert (weights[0][0] != weights[2][0]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"reduction": "matrix"}, {"word_match": True}])
 def test_no_bias_has_the_gradient_of_biasadd(changes):
     """Under bfloat16 TensorFlow's is a sum in bfloat16."""

@@ -109,6 +109,7 @@ def small_batches(monkeypatch):
     monkeypatch.setattr(batch_planning, "BATCH_TOKENS", 70)
 
 
+@pytest.mark.slow
 def test_one_by_one_together_and_as_a_dataset_are_the_same(reader, small_batches):
     pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
     # Some of these are read in windows, the others are not; the longest is as long as a whole small batch.
@@ -209,6 +210,7 @@ print(*[line.split()[1] for line in Path("/proc/self/status").read_text().splitl
 """
 
 
+@pytest.mark.slow
 def test_a_passage_of_4096_tokens_is_read_at_once_within_two_gigabytes():
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     done = subprocess.run(
@@ -220,6 +222,7 @@ def test_a_passage_of_4096_tokens_is_read_at_once_within_two_gigabytes():
     assert int(kibibytes) * 1024 < 2e9
 
 
+@pytest.mark.slow
 def test_all_lengths_share_one_trace(reader):
     fresh = resized(reader, 512)
     for words in (1, 2, 5, 19, 40, 7):
@@ -249,6 +252,7 @@ def test_a_decoder_is_traced_once_for_each_power_of_two(reader, monkeypatch):
 # === Threads ===
 
 
+@pytest.mark.slow
 def test_several_threads_get_the_answers_of_one(reader):
     pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
     # Each thread asks about other texts, and the first ones make the decoders.
@@ -341,6 +345,7 @@ def test_the_n_best_are_sorted_and_distinct_and_all_there_are(reader):
     assert len(reader.answer("Who came?", "Ada came by night.").n_best) == 1
 
 
+@pytest.mark.slow
 def test_the_longest_answer_is_the_configurations():
     for max_answer in (1, 2):
         reader = make_reader(WORDS, max_answer=max_answer)
@@ -445,6 +450,7 @@ def test_the_window_that_says_no_answer_least_decides(long_reader):
     assert scores.null_logits.tolist() == [4, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_passage", [5, 12, 25, 29, 30])
 def test_a_long_passage_with_the_real_model(reader, max_passage):
     passage = DATA.passages[3]
@@ -561,6 +567,7 @@ def null_reader():
     return make_reader(WORDS, max_answer=MAX_ANSWER, null_head=True)
 
 
+@pytest.mark.slow
 def test_no_answer_competes_with_the_tokens(null_reader):
     for question in DATA.questions:
         passage = DATA.passages[question.passage]
@@ -580,6 +587,7 @@ def test_no_answer_competes_with_the_tokens(null_reader):
         assert answer.is_answer
 
 
+@pytest.mark.slow
 def test_a_reader_abstains_above_its_threshold(null_reader):
     always = null_reader.predict(DATA, n_best=3)
     probabilities = sorted(answer.no_answer_probability for answer in always)
@@ -600,6 +608,7 @@ def test_a_reader_abstains_above_its_threshold(null_reader):
         json.dumps(answer.to_dict())
 
 
+@pytest.mark.slow
 def test_without_a_null_head_the_best_span_decides(reader):
     answer = reader.answer("Who built the mill?", DATA.passages[0])
     assert answer.no_answer_probability == pytest.approx(1 - answer.probability)
@@ -609,6 +618,7 @@ def test_without_a_null_head_the_best_span_decides(reader):
     assert calibrated.answer("Who built the mill?", DATA.passages[0]) == answer
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_answers(null_reader):
     reader = Reader(null_reader.model, null_reader.processor, null_reader.config, 20)
     answers = reader.predict(DATA)
@@ -648,6 +658,7 @@ def longest(reader):
     return max(len(tokenize(span.text).words) for span in spans)
 
 
+@pytest.mark.slow
 def test_the_longest_answer_can_be_changed(commands, tiny_run, tmp_path):
     assert longest(Reader.load(tiny_run.path)) == 9
     reader = Reader.load(tiny_run.path, max_answer=2)
@@ -671,6 +682,7 @@ def test_the_longest_answer_can_be_changed(commands, tiny_run, tmp_path):
 # === Precision ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_reads_nearly_alike(precision, tiny_run):
     """The weights of one run; answers may differ where two spans are nearly alike, probabilities in the third digit."""
@@ -690,6 +702,7 @@ def test_an_unknown_precision_is_refused(tiny_run):
         Reader.load(tiny_run.path, precision="half")
 
 
+@pytest.mark.slow
 def test_threads_that_load_at_once_get_their_own_precision(tiny_run):
     """Keras keeps a dtype policy for each thread."""
     policies = ["float32", "mixed_bfloat16", "mixed_float16"] * 2

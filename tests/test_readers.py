@@ -64,6 +64,7 @@ def row_of(inputs, row, extra=0):
     return alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_neither_padding_nor_neighbours_change_a_logit(name):
     model, inputs = small_model(name), make_inputs()
@@ -77,6 +78,7 @@ def test_neither_padding_nor_neighbours_change_a_logit(name):
                 assert (np.asarray(logits)[0, length:] == np.float32(-1e9)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_of_words_in_both_texts_counts(name):
     """No input is left unread where the model has a use for it."""
@@ -88,6 +90,7 @@ def test_the_order_of_words_in_both_texts_counts(name):
         assert all(np.abs(before[output] - after[output]).max() > 1e-3 for output in before), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_passages_are_shared_by_their_questions(name):
     model, inputs = small_model(name), make_inputs()
@@ -101,6 +104,7 @@ def test_passages_are_shared_by_their_questions(name):
             np.testing.assert_allclose(logits, expected[output], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_logits_are_float32_and_finite_under_every_policy(name, policy):
@@ -114,6 +118,7 @@ def test_logits_are_float32_and_finite_under_every_policy(name, policy):
         assert np.isfinite(logits).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_saved_and_loaded(name, tmp_path):
     model, inputs = small_model(name), make_inputs()
@@ -123,6 +128,7 @@ def test_a_model_is_saved_and_loaded(name, tmp_path):
         np.testing.assert_allclose(loaded(inputs, training=False)[output], logits, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_trained_resumed_evaluated_and_exported(commands, tiny_run, tmp_path, name):
     """The same answer from the run and from its SavedModel, through the commands alone."""
@@ -213,6 +219,7 @@ def test_only_variant_4_of_bologna_keeps_the_end_behind_the_start():
     assert found == {3: [2, 0], 4: [2, 2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", range(5))
 def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
     """Also where an end comes before its start: with the empty text, and the probability of both."""
@@ -295,6 +302,7 @@ def test_a_run_is_resumed_with_its_own_model_alone(commands, tiny_run):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [{"model": "bidaf", "units": 5}, {"model": {"name": "bidaf", "units": 5}}])
 def test_a_file_of_settings_names_the_model(commands, tiny_run, tmp_path, content):
     path = tmp_path / "settings.json"

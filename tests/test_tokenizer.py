@@ -173,6 +173,7 @@ def test_long_texts_without_spaces_are_split_into_blocks():
     assert [len(word) for word in tokenize("x" * 20_003).words] == [10_000, 10_000, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["x", "\u0301", "'", '"', "-", ".)", "x.y", "a,", "\ud800", "\n", "\x00", "?"])
 def test_texts_of_200_000_characters(unit):
     assert_exact(unit * (200_000 // len(unit)))
@@ -255,6 +256,7 @@ def test_the_version_contains_those_of_the_rules_and_of_nltk():
     assert TOKENIZER_VERSION.endswith(nltk.__version__)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("file", ["squad/dev-v1.1.json", "train/squad-train-60.json"])
 def test_offsets_are_exact_on_real_passages(file):

@@ -179,6 +179,7 @@ def averaged(files, tmp_path_factory):
 # === A whole run ===
 
 
+@pytest.mark.slow
 def test_the_loss_falls(files, tmp_path):
     """Without dropout, which moves the loss of a batch of 2 more than a few steps of learning do."""
     rates = [name for name in MODEL.to_dict() if name.endswith("_dropout")]
@@ -275,6 +276,7 @@ print(sorted(logits), model.name)
 """
 
 
+@pytest.mark.slow
 def test_the_model_file_loads_where_only_the_package_is_imported(finished, tmp_path):
     reader = Reader.load(finished.run_dir)
     generator = np.random.default_rng(3)
@@ -293,6 +295,7 @@ def test_the_model_file_loads_where_only_the_package_is_imported(finished, tmp_p
 # === Seeds ===
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_run_also_when_it_is_made_longer_later(finished, files, tmp_path):
     history = train_tiny(tmp_path / "run", files.with_vectors | {"epochs": 1})
     assert [row["loss"] for row in history["epochs"]] == [row["loss"] for row in finished.history["epochs"][:2]]
@@ -351,6 +354,7 @@ def is_inside_second_epoch(run_dir):
     return state["epoch"] == 1 and state["step"] > 0
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_resumed_is_the_uninterrupted_run(finished, files, tmp_path):
     run_dir = tmp_path / "run"
     process = start_child("die_somewhere", str(run_dir), files.with_vectors)
@@ -388,6 +392,7 @@ def test_the_best_checkpoint_holds_averages_and_the_last_one_weights(averaged):
     assert max(np.abs(average - weight).max() for average, weight in zip(averages, weights, strict=True)) > 1e-3
 
 
+@pytest.mark.slow
 def test_killed_while_writing_a_checkpoint_with_averages_and_resumed(averaged, files, tmp_path):
     run_dir = tmp_path / "run"
     # Written are best and last before training, then five steps, best and last in each epoch: this falls in the second.
@@ -427,6 +432,7 @@ def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):
 # === Settings ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_stays_finite_and_clipping_clips_and_patience_ends(files, tmp_path, policy):
     # One step in an epoch, and nothing that could get better: after the first epoch it is over.
@@ -493,6 +499,7 @@ def test_the_learning_rate_falls_over_the_last_epochs():
         assert float(optimizer.learning_rate) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_run_cools_down_at_its_own_end(files, tmp_path):
     """Six steps an epoch: at the end of the second of two, the rate is nothing; with a third, it falls then."""
     run, settings = tmp_path / "run", {"learning_rate": 0.002, "linear_decay_epochs": 1.0}
@@ -512,6 +519,7 @@ def test_a_teacher_of_whole_passages_and_windows_exclude_each_other():
         TrainingConfig(passage_window=40, teacher="teacher.npz")
 
 
+@pytest.mark.slow
 def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path):
     """After the first step of six; the epoch is scored as far as it went, and more time is for further epochs.
 
@@ -533,6 +541,7 @@ def test_a_decay_of_zero_averages_nothing():
     assert optimizer.ema_momentum == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(files, tmp_path, monkeypatch, value):
     """Before the next step, and before anything is written."""

@@ -402,17 +402,20 @@ CHECKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CHECKED)
 def test_words_in_python_and_in_a_graph(case):
     check_processor(PROCESSOR, *CHECKED[case])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4), st.lists(st.text(max_size=60), min_size=1, max_size=4))
 def test_any_words_in_python_and_in_a_graph(questions, passages):
     check_processor(PROCESSOR, questions, passages, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["ids", "tokens"])
 def test_the_check_finds_a_graph_that_differs(what, monkeypatch):
     word_ids, graph_tokens = GraphVocabulary.word_ids, GraphWordProcessor.tokenize
@@ -507,6 +510,7 @@ def test_a_processor_comes_back_from_its_folder(folder):
     assert found.max_word_characters == 6
 
 
+@pytest.mark.slow
 def test_a_packed_processor_keeps_the_first_words(tmp_path):
     packed = PROCESSOR.packed(1)
     packed.save(tmp_path)
