@@ -68,12 +68,11 @@ def load_weights(
     Raises:
         UserError: the file is missing, damaged or of another model.
     """
-    missing = validate_weights(path, model, allow_missing, build_own)
-    _, arrays = read_weights(path, build_own or (lambda: model))
+    arrays, missing = _fitting_arrays(path, model, allow_missing, build_own)
     for name, variable in weights_of(model).items():
-        if name.removeprefix(MODEL) not in missing:
+        if name not in missing:
             variable.assign(arrays[name])
-    return missing
+    return [name.removeprefix(MODEL) for name in missing]
 
 
 def validate_weights(
@@ -93,6 +92,14 @@ def validate_weights(
     Raises:
         UserError: the file is missing, damaged or of another model.
     """
+    _, missing = _fitting_arrays(path, model, allow_missing, build_own)
+    return [name.removeprefix(MODEL) for name in missing]
+
+
+def _fitting_arrays(
+    path: str | os.PathLike, model: keras.Model, allow_missing: bool, build_own: Callable[[], keras.Model] | None
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The weights of a file, checked against a model, and the names that the file lacks."""
     _, arrays = read_weights(path, build_own or (lambda: model))
     variables = weights_of(model)
     missing = [name for name in variables if name not in arrays] if allow_missing else []
@@ -106,7 +113,7 @@ def validate_weights(
         raise UserError(
             f"{path}: found {unused[0]}, which the model lacks; the weights belong to another configuration"
         )
-    return [name.removeprefix(MODEL) for name in missing]
+    return arrays, missing
 
 
 def read_weights(path: str | os.PathLike, build_model: Callable[[], keras.Model]) -> tuple[dict, dict[str, np.ndarray]]:
