@@ -5,8 +5,9 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_data import SHARED, needs_shared
+from shared_data import OWN_QUESTIONS, SHARED, needs_shared
 
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, read_squad
 from fabir_tf.pipelines.features.alignment import (
     DROPPED,
@@ -265,6 +266,22 @@ def test_explanations():
     assert explain(TOKENS, PASSAGE, Answer("", 0), DROPPED) == ("empty_answer", "the answer is empty")
     trimmed = explain(TOKENS, PASSAGE, Answer(" ran", 2), Alignment(1, 1, "trimmed"))
     assert trimmed == ("white_space", "' ran' became 'ran'")
+
+
+@pytest.mark.parametrize(
+    ("data", "questions", "answers", "unanswerable"),
+    [
+        (load_dataset("sample", "train"), 1026, 946, 80),
+        (load_dataset("sample", "dev"), 288, 262, 26),
+        (read_squad(OWN_QUESTIONS), 100, 100, 0),
+    ],
+    ids=["train", "dev", "own"],
+)
+def test_answers_of_our_own_data_are_whole_tokens(data, questions, answers, unanswerable):
+    written = measure_coverage(data, [tokenize(passage) for passage in data.passages], 400).to_json()
+    assert (written["total"], sum(written["answers"].values()), data.unanswerable) == (questions, answers, unanswerable)
+    assert written["answers"]["kept"] == answers
+    assert written["ceiling_exact_match"] == written["ceiling_f1"] == 100
 
 
 @needs_shared

@@ -5,7 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from shared_data import SHARED, needs_shared
+from shared_data import OWN_QUESTIONS, SHARED, needs_shared
 
 from fabir_tf.pipelines.datasets import squad
 from fabir_tf.pipelines.datasets.records import Record, read_records
@@ -360,13 +360,15 @@ def test_standard_input_without_bytes_and_its_errors(monkeypatch):
 # === The real files ===
 
 
-@needs_shared
 @pytest.mark.parametrize(
-    ("name", "articles", "passages", "questions", "unanswerable"),
-    [("dev-v1.1.json", 48, 2067, 10570, 0), ("dev-v2.0.json", 35, 1204, 11873, 5945)],
+    ("path", "articles", "passages", "questions", "unanswerable"),
+    [
+        (OWN_QUESTIONS, 10, 10, 100, 0),
+        pytest.param(SHARED / "squad" / "dev-v1.1.json", 48, 2067, 10570, 0, marks=needs_shared),
+        pytest.param(SHARED / "squad" / "dev-v2.0.json", 35, 1204, 11873, 5945, marks=needs_shared),
+    ],
 )
-def test_official_files(name, articles, passages, questions, unanswerable):
-    path = SHARED / "squad" / name
+def test_real_files(path, articles, passages, questions, unanswerable):
     data = squad.read_squad(path)
     assert (len(set(data.titles)), len(data.passages), len(data.questions)) == (articles, passages, questions)
     assert data.unanswerable == unanswerable

@@ -1,12 +1,16 @@
 """Tests of the scores against values computed by hand and against the official figures of real predictions."""
 
+import collections
 import json
+import re
+import string
 
 import numpy as np
 import pytest
 from shared_data import SHARED, needs_shared
 
 from fabir_tf.pipelines.datasets import squad_metrics
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, read_squad
 from fabir_tf.pipelines.errors import UserError
 
@@ -242,7 +246,60 @@ def test_bad_probability_files_are_reported(tmp_path, value):
         assert part in message
 
 
-# === The official figures ===
+# === The figures of many questions ===
+
+
+def official_words(text):
+    """The words that the official scripts compare."""
+    kept = "".join(character for character in text.lower() if character not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", kept).split()
+
+
+def official_pair(prediction, truth):
+    """Exact match and F1 of one prediction and one reference, as the script of SQuAD 2.0 defines them."""
+    found, expected = official_words(prediction), official_words(truth)
+    common = sum((collections.Counter(found) & collections.Counter(expected)).values())
+    if not found or not expected:
+        return float(found == expected), float(found == expected)
+    overlap = 2 * common / (len(found) + len(expected)) if common else 0.0
+    return float(found == expected), overlap
+
+
+def guesses(data):
+    """Answers that are right, too long, too short, somewhere else, or absent."""
+    random = np.random.default_rng(5)
+    found = {}
+    for question in data.questions:
+        passage = data.passages[question.passage]
+        answer = question.answers[0] if question.answers else Answer(passage[:20], 0)
+        start, end = answer.start, answer.start + len(answer.text)
+        spans = [(start, end), (max(start - 4, 0), end + 9), (start + 3, end), (5, 40), (0, 0)]
+        start, end = spans[random.integers(len(spans))]
+        found[question.id] = passage[start:end]
+    return found
+
+
+def test_scores_of_the_sample_are_those_of_the_definitions():
+    data = load_dataset("sample", "train")
+    predictions = guesses(data)
+    pairs = {
+        question.id: max(
+            official_pair(predictions[question.id], truth.text) for truth in question.answers or (Answer("", 0),)
+        )
+        for question in data.questions
+    }
+    answerable = np.array([bool(question.answers) for question in data.questions])
+    scores = 100 * np.array([pairs[question.id] for question in data.questions])
+    assert 10 < scores[answerable].mean() < 90 and 10 < scores[~answerable].mean() < 90
+    found = squad_metrics.score_v2(data, predictions)
+    for prefix, chosen in (("", answerable | True), ("HasAns_", answerable), ("NoAns_", ~answerable)):
+        assert found[f"{prefix}total"] == chosen.sum()
+        assert found[f"{prefix}exact"] == pytest.approx(scores[chosen, 0].mean(), abs=1e-12)
+        assert found[f"{prefix}f1"] == pytest.approx(scores[chosen, 1].mean(), abs=1e-12)
+    some = SquadData(data.name, data.passages, data.titles, tuple(q for q in data.questions if q.answers))
+    found = squad_metrics.score_v1(some, predictions)
+    assert found["exact_match"] == pytest.approx(scores[answerable, 0].mean(), abs=1e-12)
+    assert found["f1"] == pytest.approx(scores[answerable, 1].mean(), abs=1e-12)
 
 
 @needs_shared

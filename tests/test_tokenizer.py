@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktSentenceTokenizer
-from shared_data import SHARED, needs_shared
+from shared_data import OWN_QUESTIONS, SHARED, needs_shared
 
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.text import nltk_tokenizers, tokenizer
 from fabir_tf.pipelines.text.nltk_tokenizers import TOKENIZER_VERSION
 from fabir_tf.pipelines.text.tokenizer import LONGEST_REMEMBERED, MAX_BLOCK, TOKENIZER_RULES, tokenize
@@ -254,6 +256,13 @@ def test_only_the_tokens_of_short_chunks_are_cached(monkeypatch, empty_cache, te
 def test_the_version_contains_those_of_the_rules_and_of_nltk():
     assert TOKENIZER_VERSION.startswith(TOKENIZER_RULES)
     assert TOKENIZER_VERSION.endswith(nltk.__version__)
+
+
+def test_offsets_are_exact_on_our_own_passages():
+    passages = [*load_dataset("sample", "train").passages, *read_squad(OWN_QUESTIONS).passages]
+    assert len(passages) > 100
+    for passage in passages:
+        assert_exact(passage)
 
 
 @pytest.mark.slow

@@ -293,6 +293,14 @@ def test_a_pickled_npz_file_is_rejected(tmp_path):
     assert "found a damaged file (Object arrays cannot be loaded" in message(spec)
 
 
+def test_a_large_npz_table_is_read(tmp_path):
+    words = [f"word{number}" for number in range(40_000)]
+    table = np.random.default_rng(0).normal(size=(40_000, 100)).astype(np.float16)
+    read = load_vectors(write_npz(tmp_path, words=np.array("\n".join(words).encode()), vectors=table))
+    assert read.words == words
+    np.testing.assert_array_equal(read.table, table)
+
+
 @needs_shared
 def test_the_glove_table_is_read():
     read = load_vectors(str(GLOVE))
@@ -341,6 +349,15 @@ def test_the_bundled_table():
     assert {"the", ",", "'s", "n't", "1996", "u.s.", "$", "queen", "``"} <= set(read.words)
     assert np.linalg.norm(read.table.astype(np.float32), axis=1).min() > 1
     assert vectors.BUNDLED.stat().st_size < 3_100_000
+
+
+def test_rows_of_8_bits_have_the_direction_of_the_original_rows():
+    """Of vectors whose features differ in size, as GloVe's do."""
+    random = np.random.default_rng(3)
+    table = random.normal(size=(500, 100)) * random.gamma(2.0, size=100)
+    restored = dequantise_rows(*quantise_rows(table.astype(np.float32))).astype(np.float64)
+    lengths = np.linalg.norm(table, axis=1) * np.linalg.norm(restored, axis=1)
+    assert ((table * restored).sum(1) / lengths).min() >= 0.999
 
 
 @needs_shared

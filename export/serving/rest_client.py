@@ -35,7 +35,7 @@ def ask(
 
     Returns:
         For each question `answer`, `start`, `end`, `probability`, `no_answer_probability`, `is_answer`, ...; see the
-        README. Where `is_answer` is false, the answer is empty.
+        documentation ("Serve a reader"). Where `is_answer` is false, the answer is empty.
 
     Raises:
         ServingError: there is no answer in time, or the server refuses the request.

@@ -168,6 +168,9 @@ def import_modules() -> None:
         return
     named = [re.fullmatch(r"--?import=(.+)", argument) for argument in arguments]
     names = [name for found in named if found for name in found[1].split(",")]
+    if names:
+        # As `python -m` does: an installed command would look beside itself, not in the user's folder.
+        sys.path.insert(0, "")
     for name in filter(None, names):
         try:
             importlib.import_module(name)

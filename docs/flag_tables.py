@@ -1,0 +1,111 @@
+"""The page of all flags, made from the configuration classes and the commands themselves."""
+
+import dataclasses
+
+from fabir_tf.configuration import Config
+from fabir_tf.models import MODELS
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.training.training_config import TrainingConfig
+
+PAGE = """# Flags
+
+All flags of the ten commands. `fabir-train --helpfull` prints them, too, and `--flagfile=FILE` reads them from a file.
+
+## The data and the training
+
+`fabir-train` has the flags of this page down to "The other readers", and five more:
+
+| flag | |
+| --- | --- |
+| `--model` | The reader to train: {models} |
+| `--run_dir` | Folder of the run |
+| `--resume` | Continue the run in that folder where it stopped |
+| `--config` | JSON file of settings, such as a run's `config.json` |
+| `--prepared` | Folder that `fabir-prepare` wrote, instead of the data and its settings |
+
+Flags override `--config`, and `--config` overrides the settings that come with `--start_from`. A flag of another reader is refused. In
+Python, the configuration classes have the same names, for example `fabir_tf.TrainingConfig(batch_size=32)`:
+
+{training}
+
+## FABIR
+
+The defaults are the papers', except for `--shared_query_key_init` and `--residual_init_scale`. In Python: `fabir_tf.FabirConfig`.
+
+{fabir}
+
+## The other readers
+
+They have FABIR's flags where these mean something, and these:
+
+{others}
+
+## The other commands
+
+| command | flags |
+| --- | --- |
+| `fabir-prepare` | `--output`, and those of `fabir-train` except `--resume` and `--prepared` |
+| `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
+| `fabir-reproduce` | `--table` or `--figure`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
+| `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--report_file` |
+| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (SQuAD-like JSON, or JSON lines with `question`, `passage` or `context`, and `id`; `-` is standard input), `--output_file`, `--n_best` |
+| `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset` |
+| `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
+| `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
+| `fabir-pack` | `--run_dir`, `--average_with`, `--output`, `--words`, `--calibration_dataset` |
+| evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir` |
+| these four and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
+| all | `--import`, a Python module to load first; and all but `fabir-predict`: `--cache_dir`, `--tfds_data_dir`, `--tfds_manual_dir` |
+"""
+
+
+def flags_page() -> str:
+    """The page in Markdown."""
+    return PAGE.format(
+        models=", ".join(f"`{name}`" for name in own_models()),
+        training=flag_table(TrainingConfig),
+        fabir=flag_table(FabirConfig),
+        others=table_of_others(),
+    )
+
+
+def own_models() -> dict[str, type[Config]]:
+    """The configurations of the readers that come with the package, by name."""
+    return {name: spec.config for name, spec in MODELS.items() if spec.config.__module__.startswith("fabir_tf.")}
+
+
+def flag_table(config: type[Config]) -> str:
+    """The table of a configuration's flags."""
+    return "\n".join(["| flag | default | |", "| --- | --- | --- |", *map(_row, _fields(config))])
+
+
+def table_of_others() -> str:
+    """The flags of the other readers that FABIR lacks, or has with another default."""
+    lines = ["| `--model` | flags of its own, and other defaults |", "| --- | --- |"]
+    of_fabir = {field.name: field.default for field in _fields(FabirConfig)}
+    for name, config in own_models().items():
+        fields = [field for field in _fields(config) if of_fabir.get(field.name) != field.default]
+        flags = [f"`--{field.name}` {_default(field)} ({field.metadata['help']})" for field in fields]
+        lines += [f"| `{name}` | {'; '.join(flags)} |"] if flags else []
+    return "\n".join(lines)
+
+
+def _fields(config: type[Config]) -> list[dataclasses.Field]:
+    """The fields that have a flag."""
+    return [field for field in dataclasses.fields(config) if not field.metadata["derived"]]
+
+
+def _row(field: dataclasses.Field) -> str:
+    choices = field.metadata["choices"]
+    if isinstance(choices, dict):
+        # A registry may hold classes of a user's own.
+        choices = [name for name, cls in choices.items() if cls.__module__.startswith("fabir_tf.")]
+    text = field.metadata["help"] + (f" ({', '.join(choices)})" if choices else "")
+    return f"| `--{field.name}` | {_default(field)} | {text} |"
+
+
+def _default(field: dataclasses.Field) -> str:
+    """The default as it is written in a flag."""
+    if field.default is None or isinstance(field.default, bool):
+        return str(field.default).lower()
+    return str(field.default) or "empty"
