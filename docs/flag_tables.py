@@ -1,5 +1,6 @@
 """The page of all flags, made from the configuration classes and the commands themselves."""
 
+# ruff: noqa: E501, because a row of a table is one line.
 import dataclasses
 
 from fabir_tf.configuration import Config

@@ -1,4 +1,4 @@
-"""What MkDocs does besides its plugins: the sources as one package, the page of flags, equations, and no outside script."""
+"""What MkDocs does besides its plugins: sources as one package, the page of flags, equations, no outside script."""
 
 import html
 import re
@@ -13,7 +13,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
-from flag_tables import flags_page
+from flag_tables import flags_page  # noqa: E402
 
 _EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # Material's offline search asks the internet for this script; docs/worker.js does the same from the folder.

@@ -129,6 +129,7 @@ def test_matches_are_added_after_the_reduction():
     np.testing.assert_array_equal(np.asarray(found[0])[0, :, 0], [0, 0, 1])
 
 
+@pytest.mark.slow
 def test_dropped_words_are_read_as_unknown_ones_in_training_alone():
     """Their characters are still read, and decide what matches."""
     rates = {f"{name}_dropout": 0.0 for name in ("input", "sublayer", "attention", "selector", "character")}

@@ -95,6 +95,7 @@ def assert_error(
 # Flags
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "arguments", "parts"),
     [
@@ -566,6 +567,7 @@ def test_a_learning_rate_beyond_all_bounds(commands, tiny_run, tmp_path):
     assert "the loss is nan in epoch " in error and "--learning_rate_factor" in error
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux' /proc")
 def test_a_model_beyond_the_memory(commands, tiny_run, tmp_path):
     flags = (f"--run_dir={tmp_path / 'new'}", "--epochs=1", "--d_model=64000")

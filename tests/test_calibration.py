@@ -83,6 +83,7 @@ def test_a_reader_on_questions(reader):
     assert reported[-1] == (len(DATA.questions), len(DATA.questions))
 
 
+@pytest.mark.slow
 def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
     reader.calibration = found = calibration.calibrate(reader, DATA)
     assert found.temperature != pytest.approx(1)
@@ -146,6 +147,7 @@ def half_unanswerable():
     return dataclasses.replace(DATA, questions=questions)
 
 
+@pytest.mark.slow
 def test_a_threshold_is_chosen_where_some_questions_have_no_answer():
     words = sorted({word.lower().strip(".,") for text in DATA.passages for word in text.split()})
     reader = make_reader(words, 12, null_head=True)
@@ -174,5 +176,6 @@ def test_the_threshold_lies_between_the_questions_that_it_separates():
     assert calibration._best_threshold(data, texts, np.array([0.1, 0.6, 0.2, 0.7])) == pytest.approx(0.05)
 
 
+@pytest.mark.slow
 def test_a_reader_without_a_null_head_gets_no_threshold(reader):
     assert calibration.calibrate(reader, half_unanswerable()).no_answer_threshold is None

@@ -111,6 +111,7 @@ def test_the_output_has_the_size_the_score_and_the_next_step(tiny_run):
         assert part in tiny_run.printed
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_run_and_a_longer_run_starts_alike(tiny_run, two_epochs):
     first, longer = history(tiny_run.path), history(two_epochs)
     assert longer[:2] == first
@@ -128,6 +129,7 @@ def test_a_run_that_is_over_can_be_made_longer_exactly(commands, tiny_run, two_e
         assert_equal_checkpoints(two_epochs / "checkpoints" / name, run / "checkpoints" / name)
 
 
+@pytest.mark.slow
 def test_resuming_a_run_that_is_over_changes_nothing(commands, tiny_run, tmp_path):
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
     names = ["checkpoints/best.npz", "checkpoints/last.npz", "config.json", "history.csv", "predictions.json"]
@@ -138,6 +140,7 @@ def test_resuming_a_run_that_is_over_changes_nothing(commands, tiny_run, tmp_pat
         assert (run / name).read_bytes() == (tiny_run.path / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_new_run_from_the_settings_of_another_with_flags_on_top(commands, tiny_run, tmp_path):
     config = tiny_run.path / "config.json"
     flag_file = tmp_path / "more.flags"
@@ -151,6 +154,7 @@ def test_a_new_run_from_the_settings_of_another_with_flags_on_top(commands, tiny
     assert len(history(tmp_path / "run")) == 1
 
 
+@pytest.mark.slow
 def test_settings_may_be_flat_and_flags_may_come_in_any_order(commands, tiny_run, tmp_path):
     settings = {"d_model": 20, "num_heads": 2, "epochs": 5, "clip_norm": 1, "patience": 3}
     (tmp_path / "flat.json").write_text(json.dumps(settings))
@@ -163,6 +167,7 @@ def test_settings_may_be_flat_and_flags_may_come_in_any_order(commands, tiny_run
     assert (training["epochs"], training["clip_norm"], training["patience"]) == (0, 1.0, None)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_data_is_held_out_without_eval_data(commands, tiny_run, tmp_path):
     # Without the ending .json a file is still a file.
     data = shutil.copy(tiny_run.train, tmp_path / "questions")
@@ -173,6 +178,7 @@ def test_a_part_of_the_data_is_held_out_without_eval_data(commands, tiny_run, tm
     assert (coverage["train"]["total"], coverage["eval"]["total"]) == (9, 3)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_reported(commands, tiny_run, tmp_path):
     (tmp_path / "file").write_text("here stands a file")
     flags = (f"--cache_dir={tmp_path / 'file' / 'cache'}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
@@ -231,6 +237,7 @@ def test_missing_predictions_are_counted(commands, tiny_run, tmp_path):
     assert scored == {"exact_match": 25.0, "f1": 25.0, "total": 4, "missing": 3}
 
 
+@pytest.mark.slow
 def test_unanswerable_questions_are_scored_as_squad_2(commands, tiny_run, tmp_path):
     data = squad_json(DEV_ARTICLES)
     data["data"][1]["paragraphs"][0]["qas"][0] |= {"answers": [], "is_impossible": True}
@@ -295,6 +302,7 @@ def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path)
     assert Reader.load(tiny_run.path).answer(QUESTION, PASSAGE).text == answer["answer"]
 
 
+@pytest.mark.slow
 def test_the_best_answers_are_distinct_and_in_order(commands, tiny_run):
     flags = (f"--run_dir={tiny_run.path}", f"--question={QUESTION}", f"--passage={PASSAGE}")
     answer = json.loads(passed(commands("predict", *flags, "--n_best=4")).stdout)
@@ -307,6 +315,7 @@ def test_the_best_answers_are_distinct_and_in_order(commands, tiny_run):
         assert PASSAGE[span["start"] : span["end"]] == span["answer"]
 
 
+@pytest.mark.slow
 def test_more_answers_than_there_are_spans(commands, tiny_run):
     flags = (f"--run_dir={tiny_run.path}", "--question=Who?", "--passage=Anna Keld.", "--n_best=1000")
     spans = json.loads(passed(commands("predict", *flags)).stdout)["n_best"]
@@ -314,6 +323,7 @@ def test_more_answers_than_there_are_spans(commands, tiny_run):
     assert sum(span["probability"] for span in spans) <= 1 + 1e-6
 
 
+@pytest.mark.slow
 def test_a_long_passage_is_read_in_windows(commands, tiny_run):
     passage = " ".join(f"Word {number} ." for number in range(40)) + " " + PASSAGE
     flags = (f"--run_dir={tiny_run.path}", f"--question={QUESTION}", f"--passage={passage}", "--max_passage=50")
@@ -321,6 +331,7 @@ def test_a_long_passage_is_read_in_windows(commands, tiny_run):
     assert passage[answer["start"] : answer["end"]] == answer["answer"] != ""
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_text_come_back_as_they_went_in(commands, tiny_run):
     # An argument that is not UTF-8 reaches Python as lone surrogates.
     flags = (f"--run_dir={tiny_run.path}", "--question=Who\udcff?", "--passage=\udcff")
@@ -328,6 +339,7 @@ def test_bytes_that_are_no_text_come_back_as_they_went_in(commands, tiny_run):
     assert '"start": 0, "end": 1' in answer
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_output_may_leave_early(commands, tiny_run):
     result = commands("predict", f"--run_dir={tiny_run.path}", f"--input_file={tiny_run.dev}", stdout="closed")
     assert result.status == 1

@@ -20,6 +20,7 @@ def configs(tmp_path):
     return fabir, bidaf
 
 
+@pytest.mark.slow
 def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, configs):
     fabir, bidaf = configs
     flags = (
@@ -64,6 +65,7 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     )
 
 
+@pytest.mark.slow
 def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tmp_path, configs):
     flags = [
         f"--configs={configs[0]}",
@@ -119,6 +121,7 @@ def test_a_flag_file_that_is_no_text(commands, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_named(commands, tmp_path):
     config = tmp_path / "wrong.flags"
     config.write_text("--num_heads=0\n")

@@ -39,6 +39,7 @@ def repeated(inputs):
     return {name: values[ROWS] if name.startswith("passage") else values for name, values in inputs.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -113,6 +114,7 @@ def test_a_model_whose_texts_never_meet():
     np.testing.assert_array_equal(found["start_logits"], inputs["passage_words"][ROWS])
 
 
+@pytest.mark.slow
 def test_training_reaches_every_layer():
     """Dropout is on where the model trains: in the part that is shared, too."""
     model = fabir_tf.build_model(**SMALL, input_dropout=0.5)
@@ -210,6 +212,7 @@ def compiled(model, rate=0.0, **options):
 BATCHES = [np.arange(0, 12), np.arange(12, 20), np.array([20]), np.array([21, 22])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fills_up", [False, True])
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_the_loss_of_an_epoch_is_the_mean_over_its_questions(fills_up, jit_compile):
@@ -229,6 +232,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_questions(fills_up, jit_compi
     assert [float(part.value) for part in metric.variables] == pytest.approx([total, len(features)], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_of_shared_passages_is_the_mean_over_questions():
     """Each passage has another number of questions; the first input by name could be one row per passage."""
     inputs = make_inputs()

@@ -287,6 +287,7 @@ def test_an_ensemble_teaches_its_mean(null_heads):
     assert teacher.null_probabilities.all() == any(null_heads)
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_answers():
     reader = make_reader(["the", "mill"])
     data = squad_data(ARTICLES[:1])
@@ -302,6 +303,7 @@ def test_the_scores_are_those_of_the_answers():
         assert (answer.start, answer.end) == (tokens.starts[first], tokens.ends[last])
 
 
+@pytest.mark.slow
 def test_questions_that_cannot_be_read_are_left_out():
     data = squad_data(ARTICLES[:2])
     blank = SquadData(data.name, (" ", data.passages[1]), data.titles, data.questions)
@@ -309,6 +311,7 @@ def test_questions_that_cannot_be_read_are_left_out():
     assert teacher.ids == tuple(question.id for question in data.questions if question.passage == 1)
 
 
+@pytest.mark.slow
 def test_teachers_must_cut_passages_alike(monkeypatch):
     data = squad_data(ARTICLES[:1])
     readers = [make_reader(words_of(data)) for _ in range(2)]
@@ -317,6 +320,7 @@ def test_teachers_must_cut_passages_alike(monkeypatch):
         teach(readers, data)
 
 
+@pytest.mark.slow
 def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     teacher, run = tmp_path / "teacher.npz", tmp_path / "run"
     flags = [f"--run_dirs={tiny_run.path},{tiny_run.path}", f"--dataset={tiny_run.train}", f"--output={teacher}"]

@@ -1,9 +1,9 @@
 """README and documentation are true: their flags, paths and links exist, their blocks run and print what they show.
 
-In README.md, CONTRIBUTING.md and docs/, a `python` block runs, after those before it on the page. With `title="file.py"` it
-is written to that file instead. The lines of a `bash` block run, too; training is cut to no epochs on a little data. A
-`text` block after either is what it prints, where "..." stands for anything. A `console` block shows a longer run and is not compared.
-The title of a picture is the command that made it.
+In README.md, CONTRIBUTING.md and docs/, the `python` blocks of a page run one after another; one with
+`title="file.py"` is written to that file instead. The lines of `bash` blocks run, too, but what they train is small and
+trained for no epochs. A `text` block after either is what it prints, where "..." stands for anything. A `console` block
+shows a longer run and is not compared. The title of a picture is the command that made it.
 """
 
 import contextlib
@@ -65,6 +65,8 @@ FENCE = re.compile(r"^```(\w+)(?: title=\"([\w./-]+)\")?\n(.*?)^```$", re.MULTIL
 CODE = re.compile(r"`([^`\n]+)`")
 # Flags of programs that are not ours.
 FOREIGN = {"check", "config-settings", "dist", "no-deps", "logdir", "pythonpath", "strict"}
+# Of the readers that the lines train, unless they say otherwise.
+SMALL_MODEL = ("--num_layers=1", "--d_model=20", "--num_heads=2", "--reduction_hidden_dim=20", "--hidden_dim=20")
 # Pages of one idea each; the page of flags is generated.
 MOST_WORDS = 1500
 
@@ -291,7 +293,8 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
     if command in ("train", "prepare"):
         is_given = any(word.startswith(("--dataset=", "--prepared=")) for word in arguments)
         data = [] if is_given else ["--dataset=train-v1.1.json", "--eval_dataset=dev-v1.1.json"]
-        arguments = [*arguments, *data, "--epochs=0"]
+        size = SMALL_MODEL if is_fabir(arguments) else ()
+        arguments = [*size, *arguments, *data, "--epochs=0"]
     if command != "predict":
         arguments = [*arguments, "--cache_dir="]
     if "KERAS_BACKEND=jax" in line:
@@ -303,6 +306,12 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
         fields = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "n_best"]
         assert all(list(json.loads(text)) == ["id", *fields] for text in done.stdout.splitlines()), (line, done)
     return done.stdout
+
+
+def is_fabir(arguments: list[str]) -> bool:
+    """Whether a line trains a FABIR from its flags alone, which can therefore be made smaller."""
+    others = ("--model=", "--start_from=", "--flagfile=configs/bidaf", "--prepared=", "--config=")
+    return not any(word.startswith(others) for word in arguments)
 
 
 def _run_on_jax(folder: Path, command: str, arguments: list[str]) -> None:

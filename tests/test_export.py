@@ -137,6 +137,7 @@ BLANK_PAIRS = [(question, DATA.passages[0]) for question in BLANK] + [("Who?", p
 BLANK_PAIRS += [(question, passage) for question in BLANK for passage in BLANK]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pairs",
     [
@@ -170,6 +171,7 @@ def null_exported(reader, tmp_path_factory):
     return made, folder, tf.saved_model.load(str(folder)).signatures
 
 
+@pytest.mark.slow
 def test_a_reader_that_abstains_is_exported(null_exported):
     """Some of the passages are read in windows."""
     reader, folder, signatures = null_exported
@@ -233,6 +235,7 @@ def test_the_temperature_is_in_the_probabilities(reader, serve, tmp_path):
     np.testing.assert_allclose(look_inside(reader, *pair).start, start, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_one_passage_for_many_questions(serve, signatures):
     questions = [question for question, _ in PAIRS[:5]]
     passage = tf.constant([PAIRS[0][1]])
@@ -241,6 +244,7 @@ def test_one_passage_for_many_questions(serve, signatures):
     assert_same_rows({name: value.numpy() for name, value in together.items()}, expected)
 
 
+@pytest.mark.slow
 def test_an_empty_batch(serve):
     served = serve([])
     assert served["answer"].shape == (0,)
@@ -250,6 +254,7 @@ def test_an_empty_batch(serve):
 # === Neighbors in the batch ===
 
 
+@pytest.mark.slow
 def test_hostile_rows_do_not_disturb_good_ones(serve):
     assert len(HOSTILE) == 60
     mixed = [pair for pairs in zip(HOSTILE, PAIRS * 4, strict=False) for pair in pairs]
@@ -260,6 +265,7 @@ def test_hostile_rows_do_not_disturb_good_ones(serve):
             assert_same_rows(row_of(served, row), expected)
 
 
+@pytest.mark.slow
 def test_every_hostile_row_has_an_answer_of_its_passage_or_none(serve):
     served = serve(HOSTILE)
     for row, (question, passage) in enumerate(HOSTILE):
@@ -274,6 +280,7 @@ def test_every_hostile_row_has_an_answer_of_its_passage_or_none(serve):
             assert (found["start"], found["end"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_passage_of_200_000_characters(serve):
     long = "The red fox eats mice. " * 9000
     served = serve([("Who built the mill?", long[:200_000]), PAIRS[0]])
@@ -281,6 +288,7 @@ def test_a_passage_of_200_000_characters(serve):
     assert_same_rows(row_of(served, 1), row_of(serve(PAIRS[:1]), 0))
 
 
+@pytest.mark.slow
 def test_rows_in_any_order_and_repeated(serve):
     expected = serve(PAIRS)
     random = np.random.default_rng(3)

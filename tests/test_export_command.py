@@ -10,6 +10,7 @@ from tiny import DEV_ARTICLES, squad_data
 QUESTIONS = len(squad_data(DEV_ARTICLES).questions)
 
 
+@pytest.mark.slow
 def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
     flags = (f"--run_dir={tiny_run.path}", f"--export_dir={tmp_path / 'exported'}", "--n_best=2", "--max_answer=1")
     result = commands("export", *flags, f"--calibration_dataset={tiny_run.dev}")

@@ -58,6 +58,7 @@ def test_its_graph_makes_the_same_inputs(processor):
     check_processor(processor, questions, [LONG, "The mill.", LONG, ""], max_passage=512)
 
 
+@pytest.mark.slow
 def test_it_is_trained_evaluated_asked_and_exported(commands, tiny_run, tmp_path):
     run, data = tmp_path / "run", (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--cache_dir=")
     flags = (IMPORT, "--model=joined", "--max_sequence=24", "--units=8", "--min_word_count=0", "--batch_size=5")
@@ -94,6 +95,7 @@ def test_an_unknown_reader_names_the_known_ones(commands, tiny_run):
     assert result.status == 2 and "--import=no_such_module" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_it_learns():
     """Predictions on the training data become exact: logits, targets and offsets belong together."""
     blank = PROCESSORS["joined"].create({"max_sequence": 64, "min_word_count": 0})

@@ -118,6 +118,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, derandomize=True, database=None)
 @given(st.lists(TEXTS, max_size=12))
 def test_same_tokens_on_any_texts(texts):

@@ -55,6 +55,7 @@ def assert_same(look_up, vocabulary, texts):
     np.testing.assert_array_equal(characters, vocabulary.character_ids(expected, WIDTH))
 
 
+@pytest.mark.slow
 def test_ids_of_words_and_characters(look_up, vocabulary):
     assert_same(look_up, vocabulary, list(TEXTS))
     known, _ = look_up(tf.constant(TEXTS))

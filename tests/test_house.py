@@ -229,6 +229,7 @@ def test_nothing_names_the_place_where_it_was_written():
     assert found == []
 
 
+@pytest.mark.slow
 def test_only_the_compatibility_module_knows_names_of_version_0_1():
     found = []
     for path in files_of_the_repository():

@@ -94,6 +94,7 @@ def test_axes_are_the_tokens_and_weights_sum_to_one():
         np.testing.assert_allclose(weights.sum(axis=axis), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("null_head", [False, True])
 def test_start_and_end_are_those_of_the_answer(null_head):
     reader = make_reader(null_head=null_head)

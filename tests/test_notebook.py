@@ -72,6 +72,7 @@ def test_the_file_is_clean():
             assert cell.execution_count is None
 
 
+@pytest.mark.slow
 def test_it_shows_the_published_model(executed):
     outputs, values = executed
     assert values["trainable"] == 1_385_198

@@ -48,6 +48,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_packed_reader_answers_as_the_run_does_with_vectors_of_8_bits(run, tmp_path):
     packed = Reader.load(packing.pack(run.path, tmp_path / "packed", 100))
     whole = Reader.load(run.path)
@@ -166,6 +167,7 @@ def test_packed_vectors_are_within_half_a_step(tmp_path):
     assert (np.abs(found.table.astype(np.float64) - table) <= 0.5 * steps + 2e-3 * np.abs(table) + 1e-4).all()
 
 
+@pytest.mark.slow
 def test_a_run_without_vectors_is_packed_too(commands, tiny_run, tmp_path):
     done = commands("pack", f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}")
     assert done.status == 0 and "MB" in done.stdout, done
@@ -178,6 +180,7 @@ def test_a_run_without_vectors_is_packed_too(commands, tiny_run, tmp_path):
     assert_error(commands, "pack", ["--run_dir=nowhere", "--output=x"], ["nowhere", "no run"])
 
 
+@pytest.mark.slow
 def test_a_reader_packed_with_held_out_questions_keeps_its_temperature(commands, tiny_run, tmp_path):
     packed, flags = tmp_path / "packed", [f"--run_dir={tiny_run.path}", f"--output={tmp_path / 'packed'}"]
     assert_error(commands, "pack", [*flags, "--calibration_dataset=absent.json"], ["absent.json", "no such file"])

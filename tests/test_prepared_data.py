@@ -126,6 +126,7 @@ def test_windows_of_passages_hold_their_answers(prepared):
         assert words == tokenize(question.answers[0].text).words
 
 
+@pytest.mark.slow
 def test_arrays_give_the_run_that_the_files_give(prepared, on_tensorflow, tmp_path):
     run(tmp_path / "run", STEPS, **prepared[1])
     assert losses(tmp_path / "run") == losses(on_tensorflow)
@@ -139,6 +140,7 @@ def test_arrays_give_the_run_that_the_files_give(prepared, on_tensorflow, tmp_pa
         assert all(np.array_equal(one[name], other[name]) for name in one.files)
 
 
+@pytest.mark.slow
 def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_jax):
     found, expected = losses(on_jax), losses(on_tensorflow)
     assert len(expected) == STEPS
@@ -146,6 +148,7 @@ def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_j
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
     """The scores of both epochs are those of the averages, which replace the weights while the model reads."""
     run(tmp_path / "tensorflow", 2, prepared[0], ema_decay=0.6)
@@ -174,6 +177,7 @@ def in_steps(prepared, tmp_path_factory):
     return run_dir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["tensorflow", "jax"])
 def test_one_backend_goes_on_where_the_other_stopped(prepared, in_steps, tmp_path, first):
     runs = (run_on_jax, run) if first == "jax" else (run, run_on_jax)

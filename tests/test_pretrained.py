@@ -29,6 +29,7 @@ def test_a_reader_is_small_and_described(name):
     assert count_trainable(Reader.load(name).model) < 1_500_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reader_answers(name):
     reader, data = Reader.load(name), read_squad(OWN)

@@ -122,6 +122,7 @@ def test_one_by_one_together_and_as_a_dataset_are_the_same(reader, small_batches
     assert len({answer.text for answer in together}) >= 6
 
 
+@pytest.mark.slow
 def test_questions_of_many_chunks_are_answered_in_their_order(reader, monkeypatch):
     """A passage's questions are read together wherever they are, while the next chunk is tokenized."""
     pairs = [(question.text, DATA.passages[question.passage]) for question in DATA.questions]
@@ -162,6 +163,7 @@ def test_a_failure_ahead_is_raised_after_the_items_before_it(reader):
     assert found == [2, 4]
 
 
+@pytest.mark.slow
 def test_answers_are_in_the_order_of_the_dataset(reader, small_batches):
     reported = []
     tokenized = reader.processor.tokenize(DATA)
@@ -231,6 +233,7 @@ def test_all_lengths_share_one_trace(reader):
     assert fresh._logits._logits.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 def test_a_decoder_is_traced_once_for_each_power_of_two(reader, monkeypatch):
     """A new graph for every number of spans would take longer than reading does."""
     traces, call = [], SpanDecoder.call
@@ -641,6 +644,7 @@ def test_a_reader_is_a_question_answerer(reader):
     assert repr(resized(reader, 64)) == f"Reader(fabir, max_passage=64, max_answer={MAX_ANSWER})"
 
 
+@pytest.mark.slow
 def test_a_run_records_its_format_and_versions(tiny_run, tmp_path):
     content = json.loads((tiny_run.path / "config.json").read_text())
     assert content["format"] == FORMAT == 2

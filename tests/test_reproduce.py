@@ -29,6 +29,7 @@ def test_each_row_is_the_flag_file_of_its_name(run):
     assert f"F1 {run.f1}, EM {run.exact_match}" in path.read_text()
 
 
+@pytest.mark.slow
 def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
     out = tmp_path / "out"
     data = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}"]

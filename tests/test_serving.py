@@ -171,6 +171,7 @@ def rest_server(answer, busy=0):
         server.server_close()
 
 
+@pytest.mark.slow
 def test_rest(answer, expected):
     with rest_server(answer, busy=2) as server:
         assert_found(client("rest_client").ask(*zip(*PAIRS, strict=True), server=server), expected)
@@ -227,6 +228,7 @@ def grpc_server(answer, busy=0):
         server.stop(None)
 
 
+@pytest.mark.slow
 def test_grpc(answer, expected):
     with grpc_server(answer, busy=2) as channel:
         assert_found(client("grpc_client").ask(channel, *zip(*PAIRS, strict=True)), expected)

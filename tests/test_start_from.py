@@ -27,6 +27,7 @@ def other_data(tiny_run, tmp_path):
     return [f"--dataset={write_squad(tmp_path / 'other.json', words)}", f"--eval_dataset={tiny_run.dev}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_run_starts_with_the_answers_of_the_reader(commands, tiny_run, other_data, tmp_path, packed):
     first = pack(tiny_run.path, tmp_path / "packed", 1000) if packed else tiny_run.path
@@ -39,6 +40,7 @@ def test_a_run_starts_with_the_answers_of_the_reader(commands, tiny_run, other_d
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data, tmp_path):
     flags = [f"--start_from={tiny_run.path}", *other_data, "--batch_size=3", "--learning_rate=0.001", "--cache_dir="]
     # With random numbers of its own, which go on, too.
@@ -60,6 +62,7 @@ def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data
     assert 1e-4 < moved < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word_dropout", ["0", "0.2"])
 def test_dropout_may_differ(commands, tiny_run, other_data, tmp_path, word_dropout):
     run = tmp_path / "run"
@@ -72,6 +75,7 @@ def test_dropout_may_differ(commands, tiny_run, other_data, tmp_path, word_dropo
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 def test_from_python_the_settings_are_the_readers_too(tiny_run, other_data, tmp_path):
     data = dict(flag.removeprefix("--").split("=", 1) for flag in other_data)
     settings = TrainingConfig(**data, start_from=str(tiny_run.path), epochs=0)
@@ -88,6 +92,7 @@ def test_from_python_another_model_is_refused(tiny_run, other_data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_more_layers_than_the_reader_has_start_with_new_weights(commands, tiny_run, other_data, tmp_path):
     run = tmp_path / "run"
     flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir="]
@@ -104,6 +109,7 @@ def test_more_layers_than_the_reader_has_start_with_new_weights(commands, tiny_r
     assert commands("train", *flags, "--num_layers=3", "--resume").status == 0
 
 
+@pytest.mark.slow
 def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_data, tmp_path):
     prepared = tmp_path / "prepared"
     done = commands("prepare", f"--start_from={tiny_run.path}", f"--output={prepared}", "--cache_dir=", *other_data)

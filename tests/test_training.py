@@ -191,6 +191,7 @@ def test_the_loss_falls(files, tmp_path):
     assert losses[1] > losses[2] > losses[3] > 0
 
 
+@pytest.mark.slow
 def test_the_history_counts_epochs_steps_and_rates(finished):
     rows = finished.history["epochs"]
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
@@ -303,6 +304,7 @@ def test_one_seed_gives_one_run_also_when_it_is_made_longer_later(finished, file
     assert_same_run(tmp_path / "run", finished.run_dir)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_run(finished, averaged):
     losses, other_losses = ([row["loss"] for row in run.history["epochs"]] for run in (finished, averaged))
     assert len(losses) == len(other_losses) == 4
@@ -617,6 +619,7 @@ def write_unanswerable(path, articles):
     return str(path)
 
 
+@pytest.mark.slow
 def test_without_a_null_head_unanswerable_questions_are_as_if_they_were_not_there(files, tmp_path):
     lines = []
     data = files.data | {"dataset": write_unanswerable(tmp_path / "v2.json", ARTICLES)}
@@ -651,6 +654,7 @@ def abstaining(tmp_path_factory):
     return SimpleNamespace(run_dir=folder / "run", data=data, history=history)
 
 
+@pytest.mark.slow
 def test_a_reader_with_a_null_head_learns_to_abstain(abstaining):
     losses = [row["loss"] for row in abstaining.history["epochs"][1:]]
     assert losses[-1] < 0.7 * losses[0]
@@ -669,6 +673,7 @@ def test_a_reader_with_a_null_head_learns_to_abstain(abstaining):
     assert np.mean(right) > 0.8
 
 
+@pytest.mark.slow
 def test_the_score_of_an_abstaining_reader_is_that_of_squad_2(abstaining, commands):
     flags = (f"--run_dir={abstaining.run_dir}", f"--dataset={abstaining.data['dataset']}", "--cache_dir=")
     result = commands("evaluate", *flags)
@@ -682,6 +687,7 @@ def test_the_score_of_an_abstaining_reader_is_that_of_squad_2(abstaining, comman
     assert (scored["best_exact"], scored["best_f1"]) == pytest.approx((best["exact_match"], best["f1"]))
 
 
+@pytest.mark.slow
 def test_training_with_a_null_head_is_resumed_exactly(abstaining, tmp_path):
     for epochs in (1, 2):
         history = train_abstaining(tmp_path / "run", abstaining.data, epochs, resume=True)

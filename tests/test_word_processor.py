@@ -409,7 +409,7 @@ def test_words_in_python_and_in_a_graph(case):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4), st.lists(st.text(max_size=60), min_size=1, max_size=4))
 def test_any_words_in_python_and_in_a_graph(questions, passages):
     check_processor(PROCESSOR, questions, passages, 4)
@@ -427,6 +427,7 @@ def test_the_check_finds_a_graph_that_differs(what, monkeypatch):
         check_processor(WordProcessor(PROCESSOR.vocabulary, VECTORS, 6), *PLAIN, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [LONGEST_QUESTION, LONGEST_QUESTION + 1, 3 * LONGEST_QUESTION])
 def test_long_questions_are_truncated(tokens):
     data = SquadData("long", ("the cat",), ("",), (Question("q", "who " * tokens, 0, ()),))

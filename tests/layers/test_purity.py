@@ -50,6 +50,7 @@ def test_every_layer_has_a_file_and_a_test():
         assert (Path(__file__).parent / f"test_{stem}.py").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 def test_import_on_jax_without_tensorflow():
     environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}

@@ -167,6 +167,7 @@ def test_logits_are_float32_in_mixed_precision(policy):
     assert [output.dtype for output in model.outputs] == ["float32", "float32"]
 
 
+@pytest.mark.slow
 def test_it_learns_and_is_saved(tmp_path):
     """It learns two examples by heart, beside one of padding, with loss scaling; then it is loaded from a file."""
     keras.utils.set_random_seed(7)
