@@ -15,6 +15,8 @@ nbclient = pytest.importorskip("nbclient", reason="needs nbclient: pip install -
 pytest.importorskip("ipykernel", reason="needs ipykernel: pip install -e .[test]")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[test]")
 
+# All of them need the notebook to run.
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "notebooks" / "quickstart.ipynb"
 PICTURES = ("history", "attention", "start-end")
@@ -72,7 +74,6 @@ def test_the_file_is_clean():
             assert cell.execution_count is None
 
 
-@pytest.mark.slow
 def test_it_shows_the_published_model(executed):
     outputs, values = executed
     assert values["trainable"] == 1_385_198

@@ -161,6 +161,7 @@ def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-3, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_run_of_jax_is_read_on_tensorflow(prepared, on_jax):
     data = read_squad(prepared[1]["eval_dataset"])
     passages = [data.passages[question.passage] for question in data.questions]

@@ -57,6 +57,7 @@ def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
     assert config["training"]["epochs"] == 1 and config["model"]["name"] == "bidaf"
 
 
+@pytest.mark.slow
 def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     out = f"--output={tmp_path / 'out'}"
     assert_error(commands, "reproduce", [out], ["--table", "--figure", "neither"])

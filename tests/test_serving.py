@@ -182,6 +182,7 @@ def test_rest(answer, expected):
         assert not expected[2]["is_answer"]
 
 
+@pytest.mark.slow
 def test_rest_without_an_answer(answer):
     rest = client("rest_client")
     refused = pytest.raises(rest.ServingError, match=r"refused the request: no model at /v1/models/other")
@@ -234,6 +235,7 @@ def test_grpc(answer, expected):
         assert_found(client("grpc_client").ask(channel, *zip(*PAIRS, strict=True)), expected)
 
 
+@pytest.mark.slow
 def test_grpc_without_an_answer(answer):
     with grpc_server(answer) as channel:
         rpc = client("grpc_client")
