@@ -16,7 +16,7 @@ All flags of the ten commands. `fabir-train --helpfull` prints them, too, and `-
 
 `fabir-train` has the flags of this page down to "The other readers", and five more:
 
-| flag | |
+| flag | meaning |
 | --- | --- |
 | `--model` | The reader to train: {models} |
 | `--run_dir` | Folder of the run |
@@ -77,7 +77,7 @@ def own_models() -> dict[str, type[Config]]:
 
 def flag_table(config: type[Config]) -> str:
     """The table of a configuration's flags."""
-    return "\n".join(["| flag | default | |", "| --- | --- | --- |", *map(_row, _fields(config))])
+    return "\n".join(["| flag, default | meaning |", "| --- | --- |", *map(_row, _fields(config))])
 
 
 def table_of_others() -> str:
@@ -102,7 +102,7 @@ def _row(field: dataclasses.Field) -> str:
         # A registry may hold classes of a user's own.
         choices = [name for name, cls in choices.items() if cls.__module__.startswith("fabir_tf.")]
     text = field.metadata["help"] + (f" ({', '.join(choices)})" if choices else "")
-    return f"| `--{field.name}` | {_default(field)} | {text} |"
+    return f"| `--{field.name}` {_default(field)} | {text} |"
 
 
 def _default(field: dataclasses.Field) -> str:

@@ -104,6 +104,7 @@ def test_the_output_has_the_size_the_score_and_the_next_step(tiny_run):
     for part in (
         "trainable parameters",
         "12 questions to train on, 4 steps per epoch",
+        "--warmup_steps=4000: this run has only 4 steps, so its learning rate stays low; try --warmup_steps=4\n",
         "before training:",
         "epoch 1/1:",
         f"fabir-predict --run_dir={tiny_run.path}",

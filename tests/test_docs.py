@@ -215,8 +215,8 @@ def test_every_command_takes_what_the_page_of_flags_says_of_all(flags):
 def test_the_page_of_flags_names_every_flag_of_every_command(flags, flags_page):
     own = set().union(*(names - foreign_flags(flags) for names in flags.values()))
     assert {name for name in own if f"--{name}" not in flags_page and not name.startswith("no")} == set()
-    assert flags_page.count("| `--epochs` | 54 | Epochs to train |") == 1
-    assert "| `--num_layers` | 3 | " in flags_page and "`bidaf-bologna`" in flags_page
+    assert flags_page.count("| `--epochs` 54 | Epochs to train |") == 1
+    assert "| `--num_layers` 3 | " in flags_page and "`bidaf-bologna`" in flags_page
 
 
 def foreign_flags(flags: dict[str, set[str]]) -> set[str]:

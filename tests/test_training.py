@@ -215,6 +215,8 @@ def test_the_run_says_what_it_does(finished):
     text = "\n".join(finished.lines)
     assert "12 questions to train on, 6 steps per epoch" in text
     assert "8 frozen words" in text
+    # Its warm-up is shorter than the run.
+    assert "--warmup_steps" not in text
     assert "before training:  EM " in text
     assert f"epoch 3/3:  EM {finished.history['epochs'][3]['exact_match']:.2f}" in text
 

@@ -216,6 +216,15 @@ class _Session:
         self.sampler = sampler
         self.steps_per_epoch = sampler.batches_per_epoch
 
+    def _report_warm_up(self) -> None:
+        """Warns of a run so short that its learning rate stays low to its end."""
+        steps, warm_up = self.steps_per_epoch * self.training.epochs, self.training.warmup_steps
+        if self.training.learning_rate is None and 0 < 2 * steps < warm_up:
+            self.log(
+                f"--warmup_steps={warm_up}: this run has only {steps:,} steps, so its learning rate stays low; "
+                f"try --warmup_steps={steps}"
+            )
+
     def run_epochs(self) -> dict:
         if self.resuming:
             self.state = load_checkpoint(self.run.last, self.trainer)
@@ -223,6 +232,7 @@ class _Session:
             self.log(f"resuming at epoch {epoch}, step {step:,} of {self.steps_per_epoch:,}")
         else:
             self.log(f"{len(self.features):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
+            self._report_warm_up()
             self.finish_epoch(loss=None)
         # A resumed epoch has fewer steps than the others, and a fit has one number of steps for all its epochs.
         if self.state["step"]:
