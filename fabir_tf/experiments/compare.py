@@ -179,11 +179,12 @@ def _draw(path: Path, rows: Sequence[dict]) -> None:
     figure = Figure(figsize=(9, 1.2 + 0.4 * len(rows)), layout="constrained")
     scores, speeds = figure.subplots(1, 2, sharey=True)
     names = [row["configuration"] for row in rows]
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False}
     scores.barh(names, [row["f1"] for row in rows], xerr=[row["f1_spread"] or 0.0 for row in rows])
     published = [(row["published_f1"], row["configuration"]) for row in rows if row["published_f1"]]
     if published:
         scores.scatter(*zip(*published, strict=True), marker="|", s=200, color="black", label="published", zorder=3)
-        scores.legend()
+        scores.legend(**above)
     scores.set_xlabel("F1")
     scores.invert_yaxis()
     height = 0.4
@@ -191,7 +192,7 @@ def _draw(path: Path, rows: Sequence[dict]) -> None:
         positions = [number + side * height for number in range(len(rows))]
         speeds.barh(positions, [row[name] for row in rows], height, label=name)
     speeds.set_xlabel("questions/s")
-    speeds.legend()
+    speeds.legend(**above)
     with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=120)
 
