@@ -104,9 +104,7 @@ class CommandLines:
 
 def _serve() -> None:
     modules = {name: importlib.import_module(f"fabir_tf.commands.{name}") for name in COMMANDS}
-    # What the commands import when they first need it.
-    for name in ("reading.reader", "pipelines.text.nltk_tokenizers", "export"):
-        importlib.import_module(f"fabir_tf.{name}")
+    importlib.import_module("fabir_tf.reading.reader")
     for line in sys.stdin:
         request = json.loads(line)
         # Pipes, because the limit on the size of files must not cut off the message about it.

@@ -37,22 +37,16 @@ ONLY_PARSED = {
 }
 NOT_RUN = {
     ".": "for a shell",
-    "bash": "what CI runs",
-    "cd": "for a shell",
     "curl": "needs the server; test_serving.py asks it",
     "docker": "needs Docker",
-    "git": "needs the repository's address",
     "jupyter": "test_notebook.py runs the notebook",
     "mkdocs": "CI builds the documentation",
     "pip": "needs a package index",
     "python": "a benchmark, which takes long, or the client of a server; their own tests run them",
     "python3": "makes an environment from a package index",
-    ".venv/bin/mypy": "CI runs it",
     ".venv/bin/pip": "needs a package index",
-    ".venv/bin/pyright": "CI runs it",
     ".venv/bin/python": "the tests themselves",
     ".venv/bin/ruff": "CI runs it",
-    "tensorboard": "a server",
 }
 # Folders and endings of the repository's own files.
 PATH = re.compile(
@@ -64,7 +58,7 @@ PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?)(?: \"([^\"]*)\")?\)")
 FENCE = re.compile(r"^```(\w+)(?: title=\"([\w./-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 # Flags of programs that are not ours.
-FOREIGN = {"check", "config-settings", "dist", "no-deps", "logdir", "pythonpath", "strict"}
+FOREIGN = {"check", "dist", "no-deps", "logdir", "strict"}
 # Of the readers that the lines train, unless they say otherwise.
 SMALL_MODEL = ("--num_layers=1", "--d_model=20", "--num_heads=2", "--reduction_hidden_dim=20", "--hidden_dim=20")
 # Pages of one idea each; the page of flags is generated.

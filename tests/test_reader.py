@@ -268,7 +268,7 @@ def test_several_threads_get_the_answers_of_one(reader):
     try:
         for asked_reader, wanted in ((reader, expected), (fresh, windowed)):
             with ThreadPoolExecutor(8) as pool:
-                jobs = [pool.submit(asked_reader.answer_batch, *parts[i % 4], n_best=3) for i in range(16)]
+                jobs = [pool.submit(asked_reader.answer_batch, *parts[i % 4], n_best=3) for i in range(40)]
                 for number, job in enumerate(jobs):
                     assert_same(job.result(), wanted[number % 4])
     finally:

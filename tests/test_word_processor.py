@@ -409,7 +409,7 @@ def test_words_in_python_and_in_a_graph(case):
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4), st.lists(st.text(max_size=60), min_size=1, max_size=4))
 def test_any_words_in_python_and_in_a_graph(questions, passages):
     check_processor(PROCESSOR, questions, passages, 4)
