@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.pipelines.features.features import Features
@@ -47,7 +48,7 @@ class Logits:
     """
 
     def __init__(self, model: keras.Model):
-        self._logits = as_graph(DeduplicatedModel(model))
+        self._logits = _TracedOnce(as_graph(DeduplicatedModel(model)))
         self._pool = ThreadPoolExecutor(STREAMS, "fabir_tf-reading")
 
     def __call__(self, features: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
@@ -92,8 +93,22 @@ def traced(decoder: keras.layers.Layer, has_null: bool = False) -> Callable:
     """
     logits = tf.TensorSpec([None, None], tf.float32)
     signature = [logits, logits] + [tf.TensorSpec([None, 2], tf.float32)] * has_null
-    graph = tf.function(decoder, input_signature=signature, autograph=False)
+    graph = _TracedOnce(tf.function(decoder, input_signature=signature, autograph=False))
     return graph if has_null else lambda start, end, null=None: graph(start, end)
+
+
+class _TracedOnce:
+    """A function with an input signature, traced at its first call, while no other thread makes a graph."""
+
+    def __init__(self, function):
+        self._function = function
+        self._graph: Callable | None = None
+
+    def __call__(self, *args):
+        if self._graph is None:
+            with GRAPH_LOCK:
+                self._graph = self._function.get_concrete_function()
+        return self._graph(*args)
 
 
 def reading_kernels() -> dict[str, Callable]:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from fabir_tf.backends import backend
+from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.models.precision import POLICIES, dtype_policy
@@ -141,12 +142,14 @@ class Reader:
         Raises:
             UserError: a file is missing or damaged.
         """
-        processor = run.read_processor(log)
-        _validate_sizes(run, config, processor)
-        with dtype_policy(precision):
-            model = build_model(config)
-        set_frozen_tables(model, processor.frozen_tables)
-        load_weights(run.best, model)
+        # Also the files, because Python 3.11 may fail to parse the headers of arrays in several threads at once.
+        with GRAPH_LOCK:
+            processor = run.read_processor(log)
+            _validate_sizes(run, config, processor)
+            with dtype_policy(precision):
+                model = build_model(config)
+            set_frozen_tables(model, processor.frozen_tables)
+            load_weights(run.best, model)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
         return cls(model, processor, config, max_passage, calibration)
 
