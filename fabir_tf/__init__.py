@@ -14,8 +14,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# TensorFlow reads this when it loads; its start-up notices would hide what the commands print.
+from fabir_tf import onednn
+
+# TensorFlow reads these when it loads; its start-up notices would hide what the commands print.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+os.environ.update(onednn.settings())
 
 # An installed package contains layers/, pipelines/ and export/. In a checkout they lie beside this folder, so Python
 # looks for them in its parent, too.

@@ -1,11 +1,14 @@
 """Layer normalization and softmax by oneDNN: the formulas, and their use only while a graph for reading is traced."""
 
+from unittest import mock
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import fabir_tf
+from fabir_tf import onednn
 from fabir_tf.backends import tensorflow as backend
 from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.layers.core.layer_norm import layer_norm
@@ -19,7 +22,7 @@ GAIN, BIAS = np.random.default_rng(1).normal(size=(2, 100))
 
 @tf.function(autograph=False)
 def by_kernel(x, epsilon):
-    with backend_kernels(backend.reading_kernels()):
+    with mock.patch.object(onednn, "is_on", lambda: True), backend_kernels(backend.reading_kernels()):
         return layer_norm(x, *(tf.cast(part, x.dtype) for part in (GAIN, BIAS)), epsilon)
 
 
@@ -51,9 +54,13 @@ def operations(function):
 def test_only_reading_on_tensorflow_uses_it(monkeypatch):
     sharing = DeduplicatedModel(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
     norms = [weight for weight in sharing.model.weights if weight.path.endswith("norm/gain")]
+    monkeypatch.setattr(onednn, "is_on", lambda: True)
     found = [name for name, kind in operations(backend.as_graph(sharing)).items() if kind.startswith("FusedBatchNorm")]
     # Most norms are applied to only one text.
     assert len(found) >= len(norms) > 5
+    monkeypatch.setattr(onednn, "is_on", lambda: False)
+    assert "FusedBatchNormV3" not in operations(backend.as_graph(sharing)).values()
+    monkeypatch.setattr(onednn, "is_on", lambda: True)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * (kind == "GPU"))
     assert "FusedBatchNormV3" not in operations(backend.as_graph(sharing)).values()
     inputs = {tensor.name: keras.ops.ones([1, 3, *tensor.shape[2:]], "int32") for tensor in sharing.model.inputs}

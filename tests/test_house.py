@@ -20,7 +20,7 @@ PRIVATE_FOLDERS = ("/" + "work/", "/" + "root/", "/" + "home/")
 # Which parts of fabir_tf each part may import. A part is a folder, or a module that lies directly in fabir_tf.
 _TEXT = {"pipelines", "version"}
 _MODELS = _TEXT | {"compatibility", "configuration", "layers", "models"}
-_READING = _MODELS | {"backends", "reading"}
+_READING = _MODELS | {"backends", "onednn", "reading"}
 MAY_IMPORT = {
     "layers": {"layers"},
     "compatibility": {"layers"},
@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "configuration": _TEXT,
     "version": set(),
     "models": _MODELS,
-    "backends": {"backends", "layers", "models", "pipelines"},
+    "onednn": set(),
+    "backends": {"backends", "layers", "models", "onednn", "pipelines"},
     "reading": _READING,
     "training": _READING | {"training"},
     "analysis": _READING | {"analysis"},

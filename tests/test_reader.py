@@ -233,6 +233,18 @@ def test_all_lengths_share_one_trace(reader):
     assert fresh._logits._logits.experimental_get_tracing_count() == 1
 
 
+def test_a_loaded_reader_answers_without_a_graph_first_and_the_same_afterwards(tiny_run):
+    fresh, passage = Reader.load(tiny_run.path), DATA.passages[0]
+    answers = [fresh.answer(question, passage) for question in ["Who built the mill?", "Who?"] * 4]
+    assert fresh._logits._logits.experimental_get_tracing_count() == 1
+    for number, answer in enumerate(answers):
+        assert answer.text == answers[number % 2].text
+        assert answer.probability == pytest.approx(answers[number % 2].probability, rel=1e-4)
+    many = Reader.load(tiny_run.path)
+    many.answer_batch(["Who built the mill?"] * 9, [passage] * 9)
+    assert many._logits._logits.experimental_get_tracing_count() == 1
+
+
 @pytest.mark.slow
 def test_a_decoder_is_traced_once_for_each_power_of_two(reader, monkeypatch):
     """A new graph for every number of spans would take longer than reading does."""

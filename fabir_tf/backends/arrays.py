@@ -22,6 +22,9 @@ class Logits:
     def __init__(self, model: keras.Model):
         self._deduplicated = DeduplicatedModel(model)
 
+    def answer_at_once(self) -> None:
+        """Does nothing: JAX compiles for each shape, also for the first one."""
+
     def __call__(self, features: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
         for batch, (inputs,) in zip(batches, feed(features, batches, like=batches), strict=True):
             logits = self._deduplicated.predict_on_batch(inputs)

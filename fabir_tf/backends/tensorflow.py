@@ -10,8 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fabir_tf import onednn
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.layers.core.backend_kernels import backend_kernels
+from fabir_tf.layers.core.shared_values import derived, leading, shape_of
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches
@@ -30,6 +32,8 @@ __all__ = [
 
 # Batches computed at once: a core that has finished its part of an operation continues with another batch.
 STREAMS = 2
+# A loaded reader computes its first small batches without a graph: to trace one takes as long as eight of them.
+EAGER_BATCHES, EAGER_EXAMPLES = 5, 8
 
 
 class Logits:
@@ -48,17 +52,27 @@ class Logits:
     """
 
     def __init__(self, model: keras.Model):
-        self._logits = _TracedOnce(as_graph(DeduplicatedModel(model)))
+        self._logits = as_graph(DeduplicatedModel(model))
+        self._graph = _TracedOnce(self._logits)
+        self._eager_batches = 0
         self._pool = ThreadPoolExecutor(STREAMS, "fabir_tf-reading")
 
+    def answer_at_once(self) -> None:
+        """Computes the next few small batches without a graph, whose numbers differ in the last digits."""
+        self._eager_batches = EAGER_BATCHES
+
     def __call__(self, features: Features, batches: Sequence[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        return self.of(batches_to_read(features, batches))
+        inputs = batches_to_read(features, batches)
+        if self._graph.is_traced or sum(map(len, batches)) > EAGER_EXAMPLES or len(batches) > self._eager_batches:
+            return self.of(inputs)
+        self._eager_batches -= len(batches)
+        return (_as_arrays(self._logits.python_function(batch)) for batch in inputs)
 
     def of(self, batches: Iterable[dict[str, tf.Tensor]]) -> Iterator[dict[str, np.ndarray]]:
         """The logits of batches of inputs."""
         ahead = deque()
         for inputs in batches:
-            ahead.append(self._pool.submit(self._logits, inputs))
+            ahead.append(self._pool.submit(self._graph, inputs))
             if len(ahead) > STREAMS:
                 yield _as_arrays(ahead.popleft().result())
         while ahead:
@@ -104,6 +118,11 @@ class _TracedOnce:
         self._function = function
         self._graph: Callable | None = None
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether it was called."""
+        return self._graph is not None
+
     def __call__(self, *args):
         if self._graph is None:
             with GRAPH_LOCK:
@@ -115,7 +134,9 @@ def reading_kernels() -> dict[str, Callable]:
     """Kernels that are faster than Keras' operations on this machine, for `fabir_tf.layers.core.backend_kernels`."""
     if tf.config.list_physical_devices("GPU"):
         return {}
-    return {"standardise": _standardise} | ({"softmax": tf.nn.softmax} if _softmax_sums_in_float32() else {})
+    kernels: dict[str, Callable] = {"softmax": tf.nn.softmax} if _softmax_sums_in_float32() else {}
+    # A batch norm is slower than Keras' operations where oneDNN does not compute it.
+    return kernels | ({"standardise": _standardise} if onednn.is_on() else {})
 
 
 @functools.cache
@@ -147,11 +168,18 @@ def _standardise(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     This is a batch norm over a single "image" whose channels are the tokens. TensorFlow replaces it, together with the
     gain and bias after it, by oneDNN's layer norm. A GPU's batch norm may refuse such a small epsilon.
     """
-    shape, tokens = tf.shape(x), tf.size(x) // x.shape[-1]
-    image = tf.reshape(x, (1, tokens, x.shape[-1], 1))
-    ones, zeros = tf.ones([tokens]), tf.zeros([tokens])
-    image, _, _ = tf.compat.v1.nn.fused_batch_norm(image, ones, zeros, epsilon=epsilon, data_format="NCHW")
-    return tf.reshape(image, shape)
+    sizes = derived(leading, x)
+    image = tf.reshape(x, (1, -1, x.shape[-1], 1))
+    image, _, _ = tf.compat.v1.nn.fused_batch_norm(
+        image, *derived(_ones_and_zeros, sizes), epsilon=epsilon, data_format="NCHW"
+    )
+    return tf.reshape(image, derived(shape_of, sizes, x.shape[-1]))
+
+
+def _ones_and_zeros(sizes) -> tuple[tf.Tensor, tf.Tensor]:
+    """A gain and a bias for each token."""
+    tokens = sizes[0] * sizes[1]
+    return tf.ones([tokens]), tf.zeros([tokens])
 
 
 def _as_arrays(logits: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from fabir_tf.layers.core.shared_values import shared_values
 from fabir_tf.models.graph_nodes import call_of
 from fabir_tf.pipelines.features.features import PASSAGE_INDEX, SHARED_TEXT
 
@@ -80,9 +81,12 @@ class DeduplicatedModel(keras.Model):
         return loss
 
     def call(self, inputs, training=None):
-        run = _Run(inputs, once_per_token=not training)
+        with shared_values():
+            return self._outputs_of(_Run(inputs, once_per_token=not training))
+
+    def _outputs_of(self, run: "_Run") -> dict[str, Any]:
         # Texts of one word each.
-        words = {name: values[:, None] for name, values in inputs.items() if name.startswith("unique_")}
+        words = {name: values[:, None] for name, values in run.inputs.items() if name.startswith("unique_")}
         for tensor in self.model.inputs:
             run.unique[id(tensor)] = words[_unique_name(tensor)]
             run.texts[id(tensor)] = _text_of(tensor)
@@ -111,7 +115,7 @@ class _Run:
         self.questions: dict[int, Any] = {}
         # The text that a value per unique token belongs to.
         self.texts: dict[int, str] = {}
-        self._inputs = inputs
+        self.inputs = inputs
         self._once_per_token = once_per_token
         self._by_source: dict[tuple[int, ...], Any] = {}
 
@@ -120,7 +124,7 @@ class _Run:
         self._compute(tensor)
         self._spread(tensor)
         if id(tensor) not in self.questions:
-            self.questions[id(tensor)] = ops.take(self.passages[id(tensor)], self._inputs[PASSAGE_INDEX], axis=0)
+            self.questions[id(tensor)] = ops.take(self.passages[id(tensor)], self.inputs[PASSAGE_INDEX], axis=0)
         return self.questions[id(tensor)]
 
     def _spread(self, tensor: keras.KerasTensor) -> None:
@@ -128,7 +132,7 @@ class _Run:
         if id(tensor) in self.passages or id(tensor) in self.questions:
             return
         text = self.texts[id(tensor)]
-        tokens = ops.take(self.unique[id(tensor)][:, 0], self._inputs[f"{text}_token_index"], axis=0)
+        tokens = ops.take(self.unique[id(tensor)][:, 0], self.inputs[f"{text}_token_index"], axis=0)
         values = self.passages if text == SHARED_TEXT else self.questions
         values[id(tensor)] = tokens
 

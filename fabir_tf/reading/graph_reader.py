@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from fabir_tf.layers.core.masking import MASKED_LOGIT
+from fabir_tf.layers.core.shared_values import shared_values
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.pipelines.datasets.sources import load_dataset
@@ -148,7 +149,8 @@ class GraphReader(tf.Module):
                 is_token, tf.concat([tf.shape(is_token), tf.ones([len(values.shape) - 2], tf.int32)], 0)
             )
             ids[name] = tf.where(is_token, values, tf.zeros([], values.dtype))
-        return self._model(ids)
+        with shared_values():
+            return self._model(ids)
 
     def token_id_specs(self) -> dict[str, tf.TensorSpec]:
         """Names, shapes and dtypes of the inputs of `token_ids`."""
@@ -216,11 +218,10 @@ class GraphReader(tf.Module):
                 )
             ]
             logits = self._deduplicated(batch_inputs(tables, rows, reading_step(tf.size(rows))))
-            of_rows = tf.gather(windows.lengths, rows)
-            columns = tf.ragged.range(of_rows)
-            source = (columns + tf.gather(features.logit_offsets, rows)[:, None]).flat_values
-            source = tf.stack([tf.cast(columns.value_rowids(), tf.int64), source], 1)
-            target = (columns + tf.gather(splits, rows)[:, None]).flat_values[:, None]
+            # Row and column of each token; ragged tensors would need five times as many operations.
+            row, column = tf.unstack(tf.where(tf.sequence_mask(tf.gather(windows.lengths, rows))), axis=1)
+            source = tf.stack([row, column + tf.gather(tf.gather(features.logit_offsets, rows), row)], 1)
+            target = (column + tf.gather(tf.gather(splits, rows), row))[:, None]
             updated = [
                 tf.tensor_scatter_nd_update(values, target, tf.gather_nd(logits[name], source))
                 for values, name in zip(found[:2], (START, END), strict=True)

@@ -1,6 +1,7 @@
 """A trained reader: questions and passages in, answers out."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import keras
 import numpy as np
 
+from fabir_tf import onednn
 from fabir_tf.backends import backend
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.models import build_model, model_name
@@ -142,6 +144,8 @@ class Reader:
         Raises:
             UserError: a file is missing or damaged.
         """
+        if sentence := onednn.advice():
+            warnings.warn(sentence, stacklevel=3)
         # Also the files, because Python 3.11 may fail to parse the headers of arrays in several threads at once.
         with GRAPH_LOCK:
             processor = run.read_processor(log)
@@ -151,7 +155,9 @@ class Reader:
             set_frozen_tables(model, processor.frozen_tables)
             load_weights(run.best, model)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
-        return cls(model, processor, config, max_passage, calibration)
+        reader = cls(model, processor, config, max_passage, calibration)
+        reader._logits.answer_at_once()
+        return reader
 
     @property
     def temperature(self) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 
+from fabir_tf import onednn
 from fabir_tf.compatibility import translate_settings
 from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS, model_name
@@ -127,8 +128,10 @@ class RunDirectory:
 
 
 def versions() -> dict[str, str]:
-    """The versions of this package and of those that decide about tokens and numbers."""
+    """The versions of this package and of what decides about tokens and numbers."""
     found = {"fabir_tf": __version__, "keras": keras.__version__, "backend": keras.backend.backend()}
+    if found["backend"] == "tensorflow":
+        found["onednn"] = "on" if onednn.is_on() else "off"
     for name in ("tensorflow", "jax", "nltk", "numpy"):
         try:
             found[name] = importlib.metadata.version(name)

@@ -5,12 +5,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from fabir_tf import onednn
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import validate_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import validate_writable, write_text
-from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
+from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
 from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
@@ -80,6 +81,8 @@ def prepare_run(
         write_text(run.coverage, json.dumps(data.coverage, indent=1))
         if data.summary:
             log(data.summary)
+    if resuming:
+        _report_kernels(run, log)
     # Last, because its presence marks a run; again when the run is resumed, perhaps for more epochs.
     run.write_config(model_config, training, data.fingerprint)
     return PreparedRun(run, model_config, training, data, resuming)
@@ -103,6 +106,16 @@ def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[
     if missing:
         layers = dict.fromkeys(path.partition("/")[0] for path in missing)
         log(f"--start_from={start_from}: it lacks {', '.join(layers)}, which start with new weights")
+
+
+def _report_kernels(run: RunDirectory, log: Callable[[str], None]) -> None:
+    """Says that other kernels than before round differently."""
+    recorded, found = run.read_config().get("versions", {}).get("onednn"), versions().get("onednn")
+    if found and recorded != found:
+        log(
+            f"oneDNN was {recorded or 'perhaps off'} in the run's training and is {found} now, so its continuation is "
+            f"not exact; {onednn.SWITCH}=1 switches it on, 0 off"
+        )
 
 
 def _check_run(run: RunDirectory, model_config: ReaderConfig, training: TrainingConfig, resume: bool) -> bool:

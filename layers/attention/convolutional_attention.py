@@ -4,8 +4,8 @@ from keras import ops
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.masking import masked_softmax, zero_padding
-from fabir_tf.layers.core.per_token import per_token
+from fabir_tf.layers.core.masking import any_token, masked_softmax, zero_padding, zero_padding_rows
+from fabir_tf.layers.core.shared_values import derived, leading, rows, same_texts, shape_of, texts
 
 # A factor of the logits' scale. It is a power of two, so that it rounds nothing.
 _PRODUCT_SCALE = 0.5
@@ -18,6 +18,28 @@ def _swapped(x):
 def _product(one, other):
     # Scaled after the product, because TensorFlow fuses product, factor and the addition of the mask.
     return ops.matmul(one, _swapped(other)) * _PRODUCT_SCALE
+
+
+def _as_logits_mask(mask):
+    """`(batch, 1, 1, length)`."""
+    return ops.expand_dims(mask, (1, 2))
+
+
+def _wide_kernels(kernel, head_dim: int, dtype: str):
+    height, width, heads, outputs = kernel.shape
+    # All features of a head share its kernel.
+    wide = ops.expand_dims(ops.cast(kernel, dtype), 3) * ops.ones((head_dim, 1), dtype)
+    return ops.split(ops.reshape(wide, (height, width, heads * head_dim, outputs)), outputs, axis=-1)
+
+
+def _convolved(one_head, kernel):
+    """Keys `(batch, 1, keys, features)`, convolved along the text."""
+    return ops.depthwise_conv(one_head, kernel, strides=1, padding="same", data_format="channels_last")
+
+
+def _shape_of_heads(sizes, heads: int, features: int):
+    """`(batch, heads, length, features)`."""
+    return shape_of((sizes[0], heads, sizes[1]), features)
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -123,20 +145,21 @@ class ConvolutionalAttention(keras.layers.Layer):
             )
 
     def call(self, queries, keys, values, query_mask, key_mask, training=None):
+        for x, mask in ((queries, query_mask), (keys, key_mask), (values, key_mask)):
+            same_texts(x, mask)
         weights = self.weigh(queries, keys, query_mask, key_mask, training)
         weights = self.drop(weights, training=training)
-        values = per_token(self.value_map, values)
-        return per_token(self.output_map, self.apply_weights(weights, values, query_mask, key_mask))
+        return self.output_map(self.apply_weights(weights, self.value_map(values), query_mask, key_mask))
 
     def score(self, queries, keys, query_mask, key_mask, training=None):
         """Convolved and scaled logits; as in `weigh`, the axis of the softmax is the last one."""
         # Zero vectors give the zero logits of eq. 12b, and cost less than masking the logits.
-        keys = zero_padding(per_token(self.key_map, keys), key_mask)
-        queries = per_token(self.query_map, queries) * (1 / (self.head_dim**0.5 * _PRODUCT_SCALE))
+        projected_keys = zero_padding_rows(self.key_map(rows(keys)), key_mask)
+        projected = self.query_map(rows(queries)) * (1 / (self.head_dim**0.5 * _PRODUCT_SCALE))
         # A kernel of several rows and a softmax over the queries mix queries, so padded ones must be 0.
         if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
-            queries = zero_padding(queries, query_mask)
-        return self._convolved_logits(queries, keys, training)
+            projected = zero_padding_rows(projected, query_mask)
+        return self._convolved_logits(projected, queries, projected_keys, keys, training)
 
     def weigh(self, queries, keys, query_mask, key_mask, training=None):
         """Softmax of the logits over the last axis, 0 on the padding of that axis.
@@ -145,7 +168,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         """
         logits = self.score(queries, keys, query_mask, key_mask, training)
         mask = key_mask if self.softmax_axis == "key" else query_mask
-        return ops.cast(masked_softmax(logits, mask[:, None, None]), self.compute_dtype)
+        return ops.cast(masked_softmax(logits, derived(_as_logits_mask, mask)), self.compute_dtype)
 
     def apply_weights(self, weights, values, query_mask, key_mask):
         """Each head's weighted sum of its part of `values`; the heads are concatenated.
@@ -154,55 +177,59 @@ class ConvolutionalAttention(keras.layers.Layer):
         """
         if self.softmax_axis == "key":
             mixed = self._mix(weights, values)
-            return zero_padding(mixed, ops.logical_and(query_mask, ops.any(key_mask, axis=1, keepdims=True)))
-        values = zero_padding(values, ops.logical_and(key_mask, ops.any(query_mask, axis=1, keepdims=True)))
-        return self._mix(_swapped(weights), values)
+            mixed = zero_padding_rows(mixed, derived(ops.logical_and, query_mask, any_token(key_mask)))
+        else:
+            values = zero_padding(values, derived(ops.logical_and, key_mask, any_token(query_mask)))
+            mixed = self._mix(_swapped(weights), values)
+        return texts(mixed, query_mask)
 
     def _mix(self, weights, values):
-        mixed = ops.transpose(ops.matmul(weights, self._split_heads(values)), (0, 2, 1, 3))
-        return ops.reshape(mixed, (*ops.shape(mixed)[:2], values.shape[-1]))
+        mixed = ops.transpose(ops.matmul(weights, self._heads(values, values)), (0, 2, 1, 3))
+        return ops.reshape(mixed, (-1, values.shape[-1]))
 
-    def _convolved_logits(self, queries, keys, training):
+    def _convolved_logits(self, query_rows, queries, key_rows, keys, training):
+        """Logits of projected queries and keys, the rows of two matrices; the texts are needed for their shapes."""
         if self.kernel_size is None or self.kernel_size[0] > 1:
-            logits = _product(self._split_heads(queries), self._split_heads(keys))
+            logits = _product(self._heads(query_rows, queries), self._heads(key_rows, keys))
             logits = logits if self.kernel_size is None else self._convolve(logits)
             return logits if self.softmax_axis == "key" else _swapped(logits)
         if self.depthwise:
-            queries, keys = self._split_heads(queries), self._split_heads(self._convolved_keys(keys, self.kernel))
+            convolved = _convolved(self._one_head(key_rows, keys), *self._wide_kernels())
+            heads = self._heads(query_rows, queries), self._heads(rows(convolved[:, 0]), keys)
         else:
-            queries, keys = queries[:, None], self._mixed_keys(keys, training)
-        one, other = (queries, keys) if self.softmax_axis == "key" else (keys, queries)
-        return _product(one, other)
+            heads = self._one_head(query_rows, queries), self._mixed_keys(key_rows, keys, training)
+        return _product(*(heads if self.softmax_axis == "key" else reversed(heads)))
 
-    def _mixed_keys(self, keys, training):
+    def _mixed_keys(self, key_rows, keys, training):
         """Keys that give the convolved logits, `(batch, heads, keys, features)`, all features for each head.
 
         A kernel of one row is linear along the keys, so it can be applied to the keys, which are far fewer than the
         logits: conv(U K^T)_g = U K_g^T with K_g[j] = concat_h sum_t H[t, h, g] K_h[j + t - w // 2].
         """
         if training:
-            return self._mixed_keys_as_one_convolution(keys)
-        return ops.stack(
-            [self._convolved_keys(keys, self.kernel[..., g : g + 1]) for g in range(self.num_heads)], axis=1
-        )
+            return self._mixed_keys_as_one_convolution(key_rows, keys)
+        one_head = self._one_head(key_rows, keys)
+        # Faster than one convolution with several outputs per feature, whose result would have to be transposed.
+        return ops.concatenate([_convolved(one_head, kernel) for kernel in self._wide_kernels()], axis=1)
 
-    def _mixed_keys_as_one_convolution(self, keys):
+    def _mixed_keys_as_one_convolution(self, key_rows, keys):
         """The same as one convolution: slower, but its gradient is faster than that of depthwise convolutions."""
-        batch, length = ops.shape(keys)[:2]
         heads = self.num_heads
         # (width, 1, heads h, heads g, heads h): the part of head h goes into the keys of every head g, at position h.
-        kernel = ops.cast(self.kernel[0], keys.dtype)[:, None, :, :, None] * ops.eye(heads, dtype=keys.dtype)[:, None]
+        kernel = ops.cast(self.kernel[0], key_rows.dtype)[:, None, :, :, None]
+        kernel = kernel * ops.eye(heads, dtype=key_rows.dtype)[:, None]
         kernel = ops.reshape(kernel, (self.kernel_size[1], 1, heads, heads * heads))
         # (batch, keys, head_dim, heads)
-        keys = ops.transpose(ops.reshape(keys, (batch, length, heads, self.head_dim)), (0, 1, 3, 2))
-        mixed = ops.conv(keys, kernel, strides=1, padding="same", data_format="channels_last")
-        mixed = ops.reshape(mixed, (batch, length, self.head_dim, heads, heads))
-        return ops.reshape(ops.transpose(mixed, (0, 3, 1, 4, 2)), (batch, heads, length, heads * self.head_dim))
+        by_feature = ops.transpose(texts(key_rows, keys, heads, self.head_dim), (0, 1, 3, 2))
+        mixed = ops.conv(by_feature, kernel, strides=1, padding="same", data_format="channels_last")
+        sizes = derived(leading, keys)
+        mixed = ops.reshape(mixed, derived(shape_of, sizes, self.head_dim, heads, heads))
+        mixed = ops.transpose(mixed, (0, 3, 1, 4, 2))
+        return ops.reshape(mixed, derived(_shape_of_heads, sizes, heads, heads * self.head_dim))
 
-    def _convolved_keys(self, keys, kernel):
-        """Keys convolved along the text; all features of a head share its `1 x w` kernel."""
-        features = ops.repeat(ops.cast(kernel[0], keys.dtype), self.head_dim, axis=1)
-        return ops.depthwise_conv(keys, features, strides=1, padding="same", data_format="channels_last")
+    def _wide_kernels(self):
+        """For each output a kernel of one row and all features, `(1, w, features, 1)`."""
+        return derived(_wide_kernels, self.kernel, self.head_dim, self.compute_dtype)
 
     def _convolve(self, logits):
         # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel supports.
@@ -212,11 +239,15 @@ class ConvolutionalAttention(keras.layers.Layer):
         logits = convolve(logits, kernel, strides=1, padding="same", data_format="channels_last")
         return ops.transpose(logits, (0, 3, 1, 2))
 
-    def _split_heads(self, x):
-        """`(batch, length, features)` -> `(batch, heads, length, features / heads)`."""
-        batch, length = ops.shape(x)[:2]
-        heads = ops.reshape(x, (batch, length, self.num_heads, x.shape[-1] // self.num_heads))
-        return ops.transpose(heads, (0, 2, 1, 3))
+    def _heads(self, tokens, like):
+        """Tokens, as texts or rows, by head; `like` is the text that they belong to."""
+        sizes = derived(leading, like)
+        heads = (self.num_heads, tokens.shape[-1] // self.num_heads)
+        return ops.transpose(ops.reshape(tokens, derived(shape_of, sizes, *heads)), (0, 2, 1, 3))
+
+    def _one_head(self, matrix, like):
+        """`(batch, 1, length, features)`."""
+        return ops.reshape(matrix, derived(_shape_of_heads, derived(leading, like), 1, matrix.shape[-1]))
 
     def _identity_kernel(self, shape, dtype=None):
         height, width, heads, _ = shape

@@ -6,7 +6,7 @@ from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAtten
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import ExplicitMask
-from fabir_tf.layers.core.per_token import per_token
+from fabir_tf.layers.core.shared_values import same_texts
 
 
 class Decoupled(ExplicitMask):
@@ -25,9 +25,11 @@ class Decoupled(ExplicitMask):
 
     def call(self, embeddings, wide_encodings, encodings, mask, training=None):
         x = embeddings + wide_encodings
+        for text in (embeddings, encodings, x):
+            same_texts(text, mask)
         weights = self.drop(self.weigh(x, x, mask, mask, training), training=training)
         embeddings, encodings = (
-            per_token(output_map, self.apply_weights(weights, per_token(value_map, values), mask, mask))
+            output_map(self.apply_weights(weights, value_map(values), mask, mask))
             for value_map, values, output_map in (
                 (self.value_map, embeddings, self.output_map),
                 (self.encoding_value_map, encodings, self.encoding_output_map),

@@ -5,6 +5,7 @@ from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.masking import ExplicitMask
+from fabir_tf.layers.core.shared_values import same_texts
 from fabir_tf.layers.embeddings.position_encoding import PositionEncoding
 
 TEXTS = ("passage", "question")
@@ -100,6 +101,7 @@ class DecoupledEncoder(ExplicitMask, keras.layers.Layer):
             self.encoding_norms[text].build(encoding_shape, encoding_shape)
 
     def call(self, x, mask, text, training=None):
+        same_texts(x, mask)
         wide = self.encoding_drop(self.encode_wide(x), training=training)
         narrow = self.encoding_drop(self.encode(x), training=training)
         embeddings, encodings = self.self_attention(x, wide, narrow, mask, training=training)

@@ -2,7 +2,7 @@ import keras
 
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.per_token import per_token
+from fabir_tf.layers.core.shared_values import rows, texts
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -49,7 +49,7 @@ class FeedForward(keras.layers.Layer):
         self.output_map.build((*input_shape[:-1], self.hidden_dim))
 
     def call(self, x):
-        return per_token(self.output_map, per_token(self.hidden, x))
+        return texts(self.output_map(self.hidden(rows(x))), x)
 
     def compute_output_shape(self, input_shape):
         return input_shape

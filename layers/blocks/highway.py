@@ -2,7 +2,7 @@ import keras
 
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.per_token import per_token
+from fabir_tf.layers.core.shared_values import rows, texts
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -51,10 +51,11 @@ class Highway(keras.layers.Layer):
             dense.build(input_shape)
 
     def call(self, x):
+        words = rows(x)
         for transform, gate in zip(self.transforms, self.gates, strict=True):
-            transformed = per_token(transform, x)
-            x = transformed + per_token(gate, x) * (x - transformed)
-        return x
+            transformed = transform(words)
+            words = transformed + gate(words) * (words - transformed)
+        return texts(words, x)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -3,6 +3,7 @@ import keras
 from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.feed_forward import FeedForward
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
+from fabir_tf.layers.core.shared_values import same_texts
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -111,6 +112,7 @@ class InteractionLayer(keras.layers.Layer):
 
     def interact(self, passage, question, passage_mask, question_mask, training):
         """The equations above."""
+        same_texts(question, question_mask)
         question = self.question_feed_forward_norm(question, self.question_feed_forward(question), training=training)
         crossed = self.cross_attention(passage, question, question, passage_mask, question_mask, training=training)
         passage = self.passage_cross_norm(passage, crossed, training=training)

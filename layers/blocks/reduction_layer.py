@@ -3,7 +3,6 @@ import keras
 from fabir_tf.layers.blocks.interaction_layer import InteractionLayer
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.per_token import per_token
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -56,8 +55,7 @@ class ReductionLayer(InteractionLayer):
         self, passage, question, passage_encodings, question_encodings, passage_mask, question_mask, training=None
     ):
         passage, question = self.interact(passage, question, passage_mask, question_mask, training)
-        passage, question = (per_token(self.reduction, x) for x in (passage, question))
-        return passage + passage_encodings, question + question_encodings
+        return self.reduction(passage) + passage_encodings, self.reduction(question) + question_encodings
 
     def compute_output_shape(self, passage_shape, question_shape, passage_encodings_shape, question_encodings_shape):
         return passage_encodings_shape, question_encodings_shape

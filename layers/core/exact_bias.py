@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.core.shared_values import rows, same_texts, texts
+
 
 def add_bias(x, bias):
     """Adds a bias whose gradient is accumulated in float32, whatever the dtype of `x`.
@@ -19,16 +21,26 @@ def add_bias(x, bias):
         A tensor like `x`.
     """
     # Two axes, because XLA sums over several axes in bfloat16, too. Not `ops.add`, which is BiasAdd.
-    features = x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))
-    features = features + ops.convert_to_tensor(bias)
-    return features if len(x.shape) == 2 else ops.reshape(features, ops.shape(x))
+    features = rows(x) + ops.convert_to_tensor(bias)
+    if len(x.shape) == 2:
+        return features
+    return texts(features, x) if len(x.shape) == 3 else ops.reshape(features, ops.shape(x))
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class Dense(keras.layers.Dense):
-    """Keras' dense layer with its bias added by `add_bias`; all arguments are Keras'."""
+    """Keras' dense layer with its bias added by `add_bias`; all arguments are Keras'.
+
+    The tokens of all texts become the rows of one matrix, because TensorFlow fuses product, bias and activation on two
+    axes but not on three.
+    """
 
     def call(self, inputs, training=None):
+        if len(inputs.shape) == 3:
+            return texts(self._product(rows(inputs)), inputs)
+        return self._product(inputs)
+
+    def _product(self, inputs):
         return self.activation(_with_bias(self, ops.matmul(inputs, self.kernel)))
 
 
@@ -67,6 +79,8 @@ def _convolved(layer, inputs):
         # `add_bias` expects the features on the last axis.
         outputs = ops.moveaxis(_with_bias(layer, ops.moveaxis(outputs, 1, -1)), -1, 1)
     else:
+        if padding == "same" and set(layer.strides) == {1}:
+            same_texts(outputs, inputs)
         outputs = _with_bias(layer, outputs)
     return layer.activation(outputs)
 

@@ -3,6 +3,7 @@
 from keras import ops
 
 from fabir_tf.layers.core.backend_kernels import backend_kernel
+from fabir_tf.layers.core.shared_values import same_texts
 
 
 def layer_norm(x, gain, bias, epsilon: float):
@@ -21,7 +22,9 @@ def layer_norm(x, gain, bias, epsilon: float):
         A tensor like `x`.
     """
     standardise = backend_kernel("standardise") or _standardise
-    return standardise(x, epsilon) * gain + bias
+    normalized = standardise(x, epsilon) * gain + bias
+    same_texts(normalized, x)
+    return normalized
 
 
 def _standardise(x, epsilon):

@@ -1,8 +1,10 @@
 """Masking, once for all layers."""
 
+import keras
 from keras import ops
 
 from fabir_tf.layers.core.backend_kernels import backend_kernel
+from fabir_tf.layers.core.shared_values import derived, same_texts
 
 # Finite, so that a softmax over padding alone stays finite; far below any logit, so that its exp() is exactly 0.
 MASKED_LOGIT = -1e9
@@ -21,9 +23,10 @@ def masked_softmax(logits, mask):
         entries are equal.
     """
     # float16 cannot hold -1e9. In the other types the sum is exact and is fused into the product that gives the logits.
-    dtype = "float32" if logits.dtype == "float16" else logits.dtype
+    dtype = keras.backend.standardize_dtype(logits.dtype)
+    dtype = "float32" if dtype == "float16" else dtype
     # A sum, because `where` is slower on logits that are much larger than the mask.
-    logits = ops.cast(logits, dtype) + ops.cast(ops.where(mask, 0.0, MASKED_LOGIT), dtype)
+    logits = ops.cast(logits, dtype) + derived(_padding_logits, mask, dtype)
     kernel = backend_kernel("softmax")
     if kernel and dtype == "bfloat16":
         return kernel(logits)
@@ -53,9 +56,51 @@ def zero_padding(x, mask):
     Returns:
         A tensor shaped like `x`, in its dtype.
     """
-    mask = ops.reshape(mask, (*ops.shape(mask), *([1] * (len(x.shape) - 2))))
     # Not a product: 0 times an infinity in a padding vector would be NaN.
-    return ops.where(mask, x, ops.cast(0, x.dtype))
+    padded = ops.where(derived(_with_axes, mask, len(x.shape)), x, 0.0)
+    same_texts(padded, x)
+    return padded
+
+
+def zero_padding_rows(matrix, mask):
+    """`zero_padding` of texts whose tokens are the rows of a matrix.
+
+    Args:
+        matrix: float tensor `(batch * length, features)`.
+        mask: boolean tensor `(batch, length)`, true on real tokens.
+
+    Returns:
+        A tensor shaped like `matrix`, in its dtype.
+    """
+    return ops.where(derived(_as_column, mask), matrix, 0.0)
+
+
+def any_token(mask):
+    """Which texts have a real token.
+
+    Args:
+        mask: boolean tensor `(batch, length)`.
+
+    Returns:
+        Boolean tensor `(batch, 1)`.
+    """
+    return derived(_any_token, mask)
+
+
+def _padding_logits(mask, dtype: str):
+    return ops.cast(ops.where(mask, 0.0, MASKED_LOGIT), dtype)
+
+
+def _with_axes(mask, rank: int):
+    return ops.expand_dims(mask, tuple(range(2, rank)))
+
+
+def _as_column(mask):
+    return ops.reshape(mask, (-1, 1))
+
+
+def _any_token(mask):
+    return ops.any(mask, axis=1, keepdims=True)
 
 
 class ExplicitMask:

@@ -4,7 +4,6 @@ from keras import ops
 from fabir_tf.layers.core.exact_bias import Conv1D, Dense
 from fabir_tf.layers.core.ids import PADDING, UNKNOWN
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.per_token import per_token
 from fabir_tf.layers.embeddings.character_embedding import at_least_kernel_wide, strongest_windows
 
 
@@ -64,7 +63,7 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
         characters = at_least_kernel_wide(characters, self.kernel_size)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
         strongest = strongest_windows(self.convolution(self._one_hot(words)), words, self.kernel_size)
-        return per_token(self.output_map, per_token(self.hidden, ops.reshape(strongest, (batch, length, self.filters))))
+        return self.output_map(self.hidden(ops.reshape(strongest, (batch, length, self.filters))))
 
     def _one_hot(self, words):
         """`(words, width, known + 2)`: the report's 101 positions, of which one is unused; UNK has the last."""

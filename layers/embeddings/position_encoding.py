@@ -2,6 +2,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from fabir_tf.layers.core.shared_values import derived, leading, same_texts, shape_of
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class PositionEncoding(keras.layers.Layer):
@@ -44,13 +46,11 @@ class PositionEncoding(keras.layers.Layer):
         self.position_offset = position_offset
 
     def call(self, x):
-        batch, length = ops.shape(x)[:2]
-        # Float32 under every policy, because bfloat16 cannot tell position 500 from 501.
-        positions = ops.arange(self.position_offset, self.position_offset + length, dtype="float32")
-        frequencies = np.geomspace(1.0, self.min_frequency, self.dim // 2).astype("float32")
-        angles = positions[:, None] * frequencies
-        encoding = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
-        return ops.cast(ops.broadcast_to(encoding, (batch, length, self.dim)), self.compute_dtype)
+        sizes = derived(leading, x)
+        encoding = derived(_encoding, sizes[1], self.dim, self.min_frequency, self.position_offset)
+        encodings = ops.cast(ops.broadcast_to(encoding, derived(shape_of, sizes, self.dim)), self.compute_dtype)
+        same_texts(encodings, x)
+        return encodings
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:2], self.dim)
@@ -61,3 +61,11 @@ class PositionEncoding(keras.layers.Layer):
             "min_frequency": self.min_frequency,
             "position_offset": self.position_offset,
         }
+
+
+def _encoding(length, dim: int, min_frequency: float, position_offset: int):
+    """`(length, dim)`, in float32 under every policy, because bfloat16 cannot tell position 500 from 501."""
+    positions = ops.arange(position_offset, position_offset + length, dtype="float32")
+    frequencies = np.geomspace(1.0, min_frequency, dim // 2).astype("float32")
+    angles = positions[:, None] * frequencies
+    return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)

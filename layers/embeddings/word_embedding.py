@@ -2,7 +2,6 @@ import keras
 
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
-from fabir_tf.layers.core.per_token import per_token
 from fabir_tf.layers.embeddings.word_table import WordTable
 
 
@@ -42,4 +41,4 @@ class WordEmbedding(WordTable):
         self.projection.build((*input_shape, self.dim))
 
     def call(self, words):
-        return per_token(self.projection, super().call(words))
+        return self.projection(super().call(words))

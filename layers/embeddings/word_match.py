@@ -32,13 +32,14 @@ class WordMatch(keras.layers.Layer):
     """
 
     def call(self, passage_words, passage_characters, question_words, question_characters):
-        word = _equal(passage_words, question_words)
-        same = ops.ones_like(word)
-        prefix = ops.zeros_like(word, dtype="int32")
+        word = _known(passage_words)[:, :, None] == question_words[:, None, :]
+        same, prefix = None, ops.zeros_like(word, dtype="int32")
         # Position by position, because an array of all pairs of characters would be twenty times as large.
-        for position in range(passage_characters.shape[-1]):
-            same = same & _equal(passage_characters[:, :, position], question_characters[:, :, position])
-            prefix = prefix + ops.cast(same, "int32")
+        columns = ops.unstack(_known(passage_characters)[:, :, None], axis=-1)
+        others = ops.unstack(question_characters[:, None], axis=-1)
+        for length, (column, other) in enumerate(zip(columns, others, strict=True), 1):
+            same = column == other if same is None else (column == other) & same
+            prefix = ops.where(same, length, prefix)
         longest = ops.maximum(_lengths(passage_characters)[:, :, None], _lengths(question_characters)[:, None, :])
         begun = ops.cast(prefix, "float32") / ops.cast(ops.maximum(longest, 1), "float32")
         pairs = [ops.cast(part, self.compute_dtype) for part in (word, (prefix == longest) & (longest > 0), begun)]
@@ -50,10 +51,9 @@ class WordMatch(keras.layers.Layer):
         return (*passage_words_shape, 3), (*question_words_shape, 3)
 
 
-def _equal(passage, question):
-    """Boolean `(batch, passage, question)`."""
-    # Ids up to UNKNOWN match nothing.
-    return ops.where(passage > UNKNOWN, passage, -1)[:, :, None] == question[:, None, :]
+def _known(ids):
+    """Ids up to UNKNOWN become -1, which matches nothing."""
+    return ops.where(ids > UNKNOWN, ids, -1)
 
 
 def _lengths(characters):

@@ -4,6 +4,7 @@ from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Conv1D
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import mask_logits, zero_padding
+from fabir_tf.layers.core.shared_values import same_texts
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -63,6 +64,7 @@ class ConvolutionalSelector(keras.layers.Layer):
         self.logits.build((*passage_shape[:-1], self.filters))
 
     def call(self, passage, passage_mask, training=None):
+        same_texts(passage, passage_mask)
         hidden = self.hidden(self.drop(zero_padding(passage, passage_mask), training=training))
         logits = self.logits(self.drop(zero_padding(hidden, passage_mask), training=training))
         return tuple(mask_logits(logits[..., i], passage_mask) for i in range(self.num_outputs))
