@@ -40,7 +40,7 @@ def export_reader(
             than the graph does.
         WriteError: the folder cannot be written.
     """
-    validate_n_best(n_best)
+    n_best = validate_n_best(n_best)
     folder = version_folder(export_dir, version)
     module = reader.in_graph(n_best)
     signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
