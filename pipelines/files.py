@@ -5,6 +5,7 @@ import csv
 import errno
 import io
 import os
+import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,59 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     with atomic_write(path) as file:
         # Python strings from JSON may hold lone surrogates, which strict UTF-8 rejects.
         file.write(text.encode("utf-8", "surrogatepass"))
+
+
+def create_text(path: str | os.PathLike, text: str) -> bool:
+    """Writes a UTF-8 text file, unless the file exists.
+
+    Args:
+        path: the file; a missing folder is created.
+        text: its content.
+
+    Returns:
+        Whether the file is new.
+
+    Raises:
+        WriteError: the folder or file cannot be written.
+    """
+    path = Path(path)
+    _make_room(path)
+    with named_errors(path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+    return True
+
+
+@contextlib.contextmanager
+def removed_on_failure(*paths: str | os.PathLike) -> Iterator[None]:
+    """Removes what a failure leaves half made.
+
+    Args:
+        *paths: files and folders that are about to be written; those that exist stay. Their new parents are removed,
+            too, if nothing else is in them.
+    """
+    new = [path for path in map(Path, paths) if not path.exists()]
+    parents = [folder for path in new for folder in path.parents if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in parents:
+                folder.rmdir()
+        raise
 
 
 def named_files(names: str) -> list[str]:

@@ -20,8 +20,9 @@ from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
 from fabir_tf.pipelines.files import WriteError, named_errors
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.reading.run_directory import reader_directory, validate_model
+from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
 from fabir_tf.training.prepared_data import prepared_settings
+from fabir_tf.training.run_setup import recorded_training
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
@@ -287,8 +288,6 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
             was prepared with.
     """
     given = _settings_in(values.config) if values.config else {}
-    if "model" in given and (not isinstance(given["model"], str) or given["model"] not in MODELS):
-        raise UserError(f"{values.config}: unknown model {shown(given['model'])}, expected one of {', '.join(MODELS)}")
     named = given.pop("model", None)
     fixed = prepared_settings(Path(prepared).expanduser()) if prepared else {}
     start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
@@ -307,6 +306,30 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         validate_model(start_from, start, name)
         model = start.to_dict() | model
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
+
+
+def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple[ReaderConfig, TrainingConfig]:
+    """The configurations of a run that is resumed: its own, with the settings of --config and the flags.
+
+    Args:
+        values: the flags.
+        run: the run.
+
+    Raises:
+        UserError: a setting is unknown, does not fit, or belongs to another model. Settings that differ from the run's
+            are found by `fabir_tf.training.run_setup.prepare_run`.
+    """
+    config = run.read_model_config()
+    name = model_name(config)
+    given = _settings_in(values.config) if values.config else {}
+    named = given.pop("model", None)
+    asked = values.model or named or name
+    if asked != name:
+        raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={asked}")
+    model, training = _split_settings(values.config, given, type(config), TrainingConfig)
+    model |= _flags_of(name, values)
+    training |= TrainingConfig.given_flags(values)
+    return config.replace(**model), recorded_training(run).replace(**training)
 
 
 def _flags_of(name: str, values: flags.FlagValues) -> dict:
@@ -329,7 +352,10 @@ def _settings_in(path: str) -> dict:
         values |= value if name in ("model", "training") and isinstance(value, dict) else {name: value}
     for name in ("data", "format", "versions"):
         values.pop(name, None)
-    return translate_settings(values | ({"model": values.pop("name")} if "name" in values else {}))
+    values = translate_settings(values | ({"model": values.pop("name")} if "name" in values else {}))
+    if "model" in values and (not isinstance(values["model"], str) or values["model"] not in MODELS):
+        raise UserError(f"{path}: unknown model {shown(values['model'])}, expected one of {', '.join(MODELS)}")
+    return values
 
 
 def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dict]:

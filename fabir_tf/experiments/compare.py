@@ -99,7 +99,8 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         raise UserError(f"{config}: found other flags than in {settings}: name another --output")
     if not report.exists():
         write_text(settings, text)
-        flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}", "--resume"]
+        flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}"]
+        flags += ["--resume"] if run.is_started else []
         _command("train", flags, config)
         flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
         _command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
