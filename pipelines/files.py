@@ -5,6 +5,7 @@ import csv
 import errno
 import io
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class WriteError(OSError):
@@ -109,6 +112,21 @@ def removed_on_failure(*paths: str | os.PathLike) -> Iterator[None]:
         raise
 
 
+def disk_error(error: BaseException) -> int:
+    """The number of the system's error if a disk is full, a quota is used up or a file may not grow; 0 otherwise.
+
+    Args:
+        error: an exception of any library: most tell it in their text only.
+    """
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return error.errno
+    text = str(error)
+    if isinstance(error, OSError) and error.errno is None and re.search(r"\d+ requested and \d+ written", text):
+        # NumPy does not say why it could write a part of an array only.
+        return errno.ENOSPC
+    return next((number for number in _DISK_ERRORS if os.strerror(number) in text), 0)
+
+
 def named_files(names: str) -> list[str]:
     """Splits a list of names at its commas, except where it is the path of one file that exists.
 
@@ -192,7 +210,8 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
         alias: a name that the error may contain and a user does not know, for example of a temporary file.
 
     Raises:
-        WriteError: replaces an OSError. A BrokenPipeError is passed on unchanged.
+        WriteError: replaces an OSError, and any library's error that tells of a full disk. A BrokenPipeError is passed
+            on unchanged.
     """
     try:
         yield
@@ -201,7 +220,14 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
     except OSError as error:
         if error.filename not in (None, os.fspath(alias)):
             raise
-        raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
+        number = error.errno or disk_error(error) or None
+        reason = os.strerror(number) if number else str(error)
+        raise WriteError(number, reason, str(path)) from error
+    except Exception as error:
+        number = disk_error(error)
+        if not number:
+            raise
+        raise WriteError(number, os.strerror(number), str(path)) from error
 
 
 @contextlib.contextmanager

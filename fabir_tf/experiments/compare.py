@@ -129,7 +129,7 @@ def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
 
 def _command(name: str, flags: Sequence[str], config: Path) -> None:
     # A process of its own, so that a run does not affect the precision, memory and random numbers of the next.
-    done = subprocess.run([sys.executable, "-m", f"fabir_tf.commands.{name}", *flags], check=False)
+    done = subprocess.run([sys.executable, "-m", "fabir_tf.commands.entry", name, *flags], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode:
