@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,14 +104,15 @@ class _Interruption:
             sys.__unraisablehook__(error)
             return
         self._last = -_SECONDS_TO_END
-        threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
+        # To this thread: a signal wakes only the one that receives it.
+        threading.Timer(0.05, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
 
 
 def _imported(name: str):
     """The command's module; a mistake in Keras' settings ends the process with one sentence."""
     try:
         return importlib.import_module(f"fabir_tf.commands.{name}")
-    except (ValueError, AssertionError, ModuleNotFoundError) as error:
+    except Exception as error:
         sentence = _sentence(error)
         if not sentence:
             raise
@@ -123,10 +125,11 @@ def _sentence(error: Exception) -> str:
     # The class is compared by name: its module belongs to the package that may not be importable.
     if type(error).__name__ == "UserError":
         return str(error)
-    asked = os.environ.get("KERAS_BACKEND")
-    backends = ("torch", "jax", "tensorflow", "openvino")
-    if "keras" in sys.modules or (isinstance(error, ModuleNotFoundError) and error.name not in backends):
+    lacks_backend = isinstance(error, ModuleNotFoundError) and error.name in ("torch", "jax", "tensorflow", "openvino")
+    place = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    if not lacks_backend and place.parts[-4:-1] != ("keras", "src", "backend"):
         return ""
+    asked = os.environ.get("KERAS_BACKEND")
     folder = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
     source = f"KERAS_BACKEND={asked}" if asked else str(folder / "keras.json")
     return f"{source}: Keras cannot be imported ({error}), expected the backend tensorflow or jax and valid settings"
