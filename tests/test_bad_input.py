@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -705,6 +706,47 @@ def test_a_full_disk_leaves_the_last_results(commands, files, tmp_path):
         error = commands(name, *arguments, file_limit=20).error
         assert error == f"{output}: cannot be written (File too large)"
         assert contents(tmp_path) == {output: b"from yesterday"}
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        ("pack --run_dir=run", "output"),
+        ("prepare --dataset=train.json --eval_dataset=dev.json --cache_dir= --vectors=none", "output"),
+        ("train --dataset=train.json --eval_dataset=dev.json --cache_dir= --vectors=none", "run_dir"),
+        ("teach --run_dirs=run --dataset=train.json --cache_dir=", "output"),
+        ("analyze --dataset=dev.json --predictions_files=texts.json --cache_dir=", "output"),
+        pytest.param("export --run_dir=run --calibration_dataset=none", "export_dir", marks=pytest.mark.slow),
+    ],
+)
+def test_a_full_disk_leaves_nothing_half_made(commands, files, tmp_path, command, flag):
+    name, *arguments = command.split()
+    error = commands(name, *arguments, f"--{flag}={tmp_path / 'new' / 'place'}", file_limit=40).error
+    assert re.fullmatch(rf"{tmp_path}/new/\S+: cannot be written \((File too large|No space left on device)\)", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("def f(:", "it raises SyntaxError: invalid syntax"),
+        ("1 / 0", "it raises ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)", "it raises SystemExit: 0"),
+        ("import sys; sys.exit()", "it raises SystemExit: "),
+        ("from fabir_tf import no_such_name", "cannot import name 'no_such_name'"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("\tx = 1\n  y = 2", "it raises IndentationError: "),
+        ("x = '\0'", "it raises "),
+        ("raise KeyError('a key')", "it raises KeyError: 'a key'"),
+        ("def f(): f()\nf()", "it raises RecursionError: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "predict"])
+def test_a_module_that_cannot_be_imported(commands, files, text, cause, command):
+    (files / "own_module.py").write_text(text)
+    error = commands(command, "--import=own_module").error
+    assert error.startswith(f"--import=own_module: {cause}")
+    assert error.endswith(", expected a module that can be imported from here")
 
 
 @pytest.mark.slow

@@ -441,6 +441,23 @@ def test_two_trainings_in_one_folder(finished, files):
     assert not (finished.run_dir / "training.lock").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"warmup_steps": 18}, None),
+        ({"warmup_steps": 19}, "has only 18 steps, so its learning rate still rises at its end"),
+        ({"warmup_steps": 37}, "has only 18 steps, so its learning rate stays low; try --warmup_steps=18"),
+        ({"warmup_steps": 37, "learning_rate": 0.1}, None),
+        ({"warmup_steps": 37, "epochs": 0}, None),
+    ],
+)
+def test_a_warm_up_longer_than_the_run_is_told(settings, told):
+    lines = []
+    session = SimpleNamespace(training=TrainingConfig(**(SETTINGS | settings)), steps_per_epoch=STEPS, log=lines.append)
+    training._Session._report_warm_up(session)
+    assert lines == ([f"--warmup_steps={settings['warmup_steps']}: this run {told}"] if told else [])
+
+
 def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):
     path = Path(files.data["dataset"])
     original = path.read_text()

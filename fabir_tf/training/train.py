@@ -227,13 +227,12 @@ class _Session:
         self.steps_per_epoch = sampler.batches_per_epoch
 
     def _report_warm_up(self) -> None:
-        """Warns of a run so short that its learning rate stays low to its end."""
+        """Tells of a warm-up that is longer than the run; one much longer keeps the learning rate low."""
         steps, warm_up = self.steps_per_epoch * self.training.epochs, self.training.warmup_steps
-        if self.training.learning_rate is None and 0 < 2 * steps < warm_up:
-            self.log(
-                f"--warmup_steps={warm_up}: this run has only {steps:,} steps, so its learning rate stays low; "
-                f"try --warmup_steps={steps}"
-            )
+        if self.training.learning_rate is None and 0 < steps < warm_up:
+            is_low = 2 * steps < warm_up
+            effect = f"stays low; try --warmup_steps={steps}" if is_low else "still rises at its end"
+            self.log(f"--warmup_steps={warm_up}: this run has only {steps:,} steps, so its learning rate {effect}")
 
     def run_epochs(self) -> dict:
         if self.resuming:
