@@ -73,18 +73,14 @@ def create_text(path: str | os.PathLike, text: str) -> bool:
         WriteError: the folder or file cannot be written.
     """
     path = Path(path)
-    _make_room(path)
-    with named_errors(path):
+    with removed_on_failure(path), named_errors(path):
+        _make_room(path)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             return False
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
     return True
 
 
@@ -162,13 +158,8 @@ def validate_writable(path: str | os.PathLike) -> None:
     path = Path(path)
     if _is_special(path):
         return
-    made = [folder for folder in path.parents if not folder.exists()]
     with _beside(path) as (temporary, _):
         temporary.touch()
-    # These folders were made for the check only. One that another process has filled by now stays.
-    with contextlib.suppress(OSError):
-        for folder in made:
-            folder.rmdir()
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -232,15 +223,22 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
 
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the path of a temporary file, which is removed afterwards, and of the file that it may replace."""
+    """Yields the path of a temporary file, which is removed afterwards, and of the file that it may replace.
+
+    Folders that are made for it go, too, if nothing is in them then.
+    """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    made = [folder for folder in path.parents if not folder.exists()]
     _make_room(path)
     try:
         with named_errors(path, temporary):
             yield temporary, target
     finally:
         temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def _is_special(path: Path) -> bool:

@@ -715,7 +715,7 @@ def test_a_full_disk_leaves_the_last_results(commands, files, tmp_path):
         ("prepare --dataset=train.json --eval_dataset=dev.json --cache_dir= --vectors=none", "output"),
         ("train --dataset=train.json --eval_dataset=dev.json --cache_dir= --vectors=none", "run_dir"),
         ("teach --run_dirs=run --dataset=train.json --cache_dir=", "output"),
-        ("analyze --dataset=dev.json --predictions_files=texts.json --cache_dir=", "output"),
+        ("analyze --dataset=train.json --predictions_files=texts.json --cache_dir=", "output"),
         pytest.param("export --run_dir=run --calibration_dataset=none", "export_dir", marks=pytest.mark.slow),
     ],
 )
