@@ -101,7 +101,8 @@ def removed_on_failure(*paths: str | os.PathLike) -> Iterator[None]:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink()
         with contextlib.suppress(OSError):
             for folder in parents:
                 folder.rmdir()
