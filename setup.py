@@ -70,16 +70,16 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "fabir-prepare = fabir_tf.commands.prepare:run",
-            "fabir-train = fabir_tf.commands.train:run",
-            "fabir-evaluate = fabir_tf.commands.evaluate:run",
-            "fabir-predict = fabir_tf.commands.predict:run",
-            "fabir-export = fabir_tf.commands.export:run",
-            "fabir-compare = fabir_tf.commands.compare:run",
-            "fabir-reproduce = fabir_tf.commands.reproduce:run",
-            "fabir-teach = fabir_tf.commands.teach:run",
-            "fabir-pack = fabir_tf.commands.pack:run",
-            "fabir-analyze = fabir_tf.commands.analyze:run",
+            "fabir-prepare = fabir_tf.commands.entry:prepare",
+            "fabir-train = fabir_tf.commands.entry:train",
+            "fabir-evaluate = fabir_tf.commands.entry:evaluate",
+            "fabir-predict = fabir_tf.commands.entry:predict",
+            "fabir-export = fabir_tf.commands.entry:export",
+            "fabir-compare = fabir_tf.commands.entry:compare",
+            "fabir-reproduce = fabir_tf.commands.entry:reproduce",
+            "fabir-teach = fabir_tf.commands.entry:teach",
+            "fabir-pack = fabir_tf.commands.entry:pack",
+            "fabir-analyze = fabir_tf.commands.entry:analyze",
         ]
     },
 )

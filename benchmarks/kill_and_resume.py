@@ -53,9 +53,10 @@ def main(_) -> None:
 
 
 def _start(run_dir: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "fabir_tf.commands.train", f"--run_dir={run_dir}", "--resume", "--dataset=sample"]
+    command = [sys.executable, "-m", "fabir_tf.commands.train", f"--run_dir={run_dir}", "--dataset=sample"]
     command += [f"--epochs={flags.FLAGS.epochs}", f"--checkpoint_steps={flags.FLAGS.checkpoint_steps}"]
     command += ["--batch_size=20", "--cache_dir="]
+    command += ["--resume"] if (run_dir / "config.json").exists() else []
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -1,7 +1,6 @@
 """A trained reader as a SavedModel that takes raw text, ready for TensorFlow Serving."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_errors
+from fabir_tf.pipelines.files import named_errors, removed_on_failure
 from fabir_tf.reading.answers import QuestionAnswerer, validate_n_best
 from fabir_tf.reading.calibration import Calibration
 
@@ -40,21 +39,18 @@ def export_reader(
             than the graph does.
         WriteError: the folder cannot be written.
     """
-    validate_n_best(n_best)
+    n_best = validate_n_best(n_best)
     folder = version_folder(export_dir, version)
     module = reader.in_graph(n_best)
     signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
     # A server takes a folder for a version only if its name is a number, so this one is not served.
     unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
-    try:
-        with named_errors(folder, unfinished):
-            # Created here, because TensorFlow's error does not say that the folder cannot be created.
-            unfinished.mkdir(parents=True)
-            tf.saved_model.save(module, str(unfinished), signatures)
-            _write_extras(unfinished / "assets.extra", reader.calibration)
-            unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with named_errors(folder, unfinished), removed_on_failure(unfinished):
+        # Created here, because TensorFlow's error does not say that the folder cannot be created.
+        unfinished.mkdir(parents=True)
+        tf.saved_model.save(module, str(unfinished), signatures)
+        _write_extras(unfinished / "assets.extra", reader.calibration)
+        unfinished.rename(folder)
     return folder
 
 

@@ -5,12 +5,16 @@
     reader.answer("Who wrote it?", "It was written by Ada.")
 
 Importing the package registers its layers with Keras, so a saved `.keras` file loads without further arguments.
-Everything that needs TensorFlow is imported when it is first used: a model alone also builds where only another Keras
-backend is installed.
+Everything that needs Keras or TensorFlow is imported when it is first used: a model alone also builds where only
+another Keras backend is installed.
 """
 
 import importlib
+import importlib.abc
+import importlib.util
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +30,17 @@ os.environ.update(onednn.settings())
 if not (Path(__file__).parent / "layers").is_dir():
     __path__.append(str(Path(__file__).resolve().parents[1]))
 
-# `from fabir_tf import layers` means the same, but a type checker run in a checkout would not find the folder.
-import fabir_tf.layers as layers
-from fabir_tf import compatibility
-from fabir_tf.models import build_model, list_models
-from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.version import __version__
 
 if TYPE_CHECKING:
+    # `from fabir_tf import layers` means the same, but a type checker run in a checkout would not find the folder.
     import fabir_tf.export as export
+    import fabir_tf.layers as layers
     import fabir_tf.pipelines as pipelines
     from fabir_tf import analysis, models, reading, training
     from fabir_tf.export import export_reader
+    from fabir_tf.models import build_model, list_models
+    from fabir_tf.models.fabir import FabirConfig
     from fabir_tf.pipelines.datasets.sources import load_dataset
     from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
     from fabir_tf.reading.calibration import calibrate
@@ -52,19 +55,22 @@ if TYPE_CHECKING:
 _LAZY = {
     "Answer": "fabir_tf.reading.answers",
     "DataOptions": "fabir_tf.training.training_config",
+    "FabirConfig": "fabir_tf.models.fabir",
     "QuestionAnswerer": "fabir_tf.reading.answers",
     "Reader": "fabir_tf.reading.reader",
     "Span": "fabir_tf.reading.answers",
     "TrainingConfig": "fabir_tf.training.training_config",
+    "build_model": "fabir_tf.models",
     "calibrate": "fabir_tf.reading.calibration",
     "evaluate": "fabir_tf.reading.evaluation",
     "export_reader": "fabir_tf.export",
+    "list_models": "fabir_tf.models",
     "load_dataset": "fabir_tf.pipelines.datasets.sources",
     "look_inside": "fabir_tf.reading.inspection",
     "pack": "fabir_tf.reading.packing",
     "train": "fabir_tf.training.train",
 }
-_LAZY_PACKAGES = ("analysis", "export", "models", "pipelines", "reading", "training")
+_LAZY_PACKAGES = ("analysis", "export", "layers", "models", "pipelines", "reading", "training")
 
 __all__ = [
     "Answer",
@@ -93,7 +99,46 @@ __all__ = [
     "training",
 ]
 
-compatibility.register_old_layers()
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls a function as soon as a module has been imported, whoever imports it."""
+
+    def __init__(self, name: str, call: Callable[[], object]):
+        self._name = name
+        self._call = call
+
+    def find_spec(self, fullname, path=None, target=None):
+        """Finds the module as Python does, and adds the call to its execution."""
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                self._call()
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _import_layers() -> None:
+    # Where the layers are what imports Keras, they are there already, unfinished.
+    if "fabir_tf.layers" not in sys.modules:
+        importlib.import_module("fabir_tf.layers")
+
+
+def _import_old_layers() -> None:
+    importlib.import_module("fabir_tf.compatibility")
+
+
+sys.meta_path.insert(0, _AfterImport("fabir_tf.layers", _import_old_layers))
+if "keras" in sys.modules:
+    _import_layers()
+else:
+    sys.meta_path.insert(0, _AfterImport("keras", _import_layers))
 
 
 # Type checkers read the imports above instead, and so report names that do not exist.

@@ -155,6 +155,9 @@ def register_old_layers() -> None:
         registry[f"fabir_tf>{name}"] = _OldClass(cls)
 
 
+register_old_layers()
+
+
 # === Weights in .npz files ===
 
 _NUMBERED = re.compile(r"model/(\d+)/(.+)")

@@ -5,12 +5,16 @@ import csv
 import errno
 import io
 import os
+import re
+import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class WriteError(OSError):
@@ -55,6 +59,71 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         file.write(text.encode("utf-8", "surrogatepass"))
 
 
+def create_text(path: str | os.PathLike, text: str) -> bool:
+    """Writes a UTF-8 text file, unless the file exists.
+
+    Args:
+        path: the file; a missing folder is created.
+        text: its content.
+
+    Returns:
+        Whether the file is new.
+
+    Raises:
+        WriteError: the folder or file cannot be written.
+    """
+    path = Path(path)
+    with removed_on_failure(path), named_errors(path):
+        _make_room(path)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            return False
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    return True
+
+
+@contextlib.contextmanager
+def removed_on_failure(*paths: str | os.PathLike) -> Iterator[None]:
+    """Removes what a failure leaves half made.
+
+    Args:
+        *paths: files and folders that are about to be written; those that exist stay. Their new parents are removed,
+            too, if nothing else is in them.
+    """
+    new = [path for path in map(Path, paths) if not path.exists()]
+    parents = [folder for path in new for folder in path.parents if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        with contextlib.suppress(OSError):
+            for folder in parents:
+                folder.rmdir()
+        raise
+
+
+def disk_error(error: BaseException) -> int:
+    """The number of the system's error if a disk is full, a quota is used up or a file may not grow; 0 otherwise.
+
+    Args:
+        error: an exception of any library: most tell it in their text only.
+    """
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return error.errno
+    text = str(error)
+    if isinstance(error, OSError) and error.errno is None and re.search(r"\d+ requested and \d+ written", text):
+        # NumPy does not say why it could write a part of an array only.
+        return errno.ENOSPC
+    return next((number for number in _DISK_ERRORS if os.strerror(number) in text), 0)
+
+
 def named_files(names: str) -> list[str]:
     """Splits a list of names at its commas, except where it is the path of one file that exists.
 
@@ -90,13 +159,8 @@ def validate_writable(path: str | os.PathLike) -> None:
     path = Path(path)
     if _is_special(path):
         return
-    made = [folder for folder in path.parents if not folder.exists()]
     with _beside(path) as (temporary, _):
         temporary.touch()
-    # These folders were made for the check only. One that another process has filled by now stays.
-    with contextlib.suppress(OSError):
-        for folder in made:
-            folder.rmdir()
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -138,7 +202,8 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
         alias: a name that the error may contain and a user does not know, for example of a temporary file.
 
     Raises:
-        WriteError: replaces an OSError. A BrokenPipeError is passed on unchanged.
+        WriteError: replaces an OSError, and any library's error that tells of a full disk. A BrokenPipeError is passed
+            on unchanged.
     """
     try:
         yield
@@ -147,20 +212,34 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
     except OSError as error:
         if error.filename not in (None, os.fspath(alias)):
             raise
-        raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
+        number = error.errno or disk_error(error) or None
+        reason = os.strerror(number) if number else str(error)
+        raise WriteError(number, reason, str(path)) from error
+    except Exception as error:
+        number = disk_error(error)
+        if not number:
+            raise
+        raise WriteError(number, os.strerror(number), str(path)) from error
 
 
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the path of a temporary file, which is removed afterwards, and of the file that it may replace."""
+    """Yields the path of a temporary file, which is removed afterwards, and of the file that it may replace.
+
+    Folders that are made for it go, too, if nothing is in them then.
+    """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    made = [folder for folder in path.parents if not folder.exists()]
     _make_room(path)
     try:
         with named_errors(path, temporary):
             yield temporary, target
     finally:
         temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def _is_special(path: Path) -> bool:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "analyze", "pack", "teach", "reproduce")
@@ -61,6 +62,7 @@ class CommandLines:
         *arguments: str,
         stdin: str | bytes = "",
         stdout: str | None = None,
+        closed: Sequence[str] = (),
         file_limit: int | None = None,
         memory_limit: int | None = None,
     ) -> Result:
@@ -71,6 +73,7 @@ class CommandLines:
             arguments: its flags.
             stdin: its standard input.
             stdout: a file for its standard output, for example /dev/full, or "closed" for a pipe without a reader.
+            closed: standard streams that are not open at all, as "stdin".
             file_limit: most bytes that it may write into one file, as on a nearly full disk.
             memory_limit: most bytes of memory that it may allocate beyond those at its start.
 
@@ -86,6 +89,7 @@ class CommandLines:
                 "folder": str(self.folder),
                 "stdin": str(source),
                 "stdout": stdout,
+                "closed": closed,
                 "file_limit": file_limit,
                 "memory_limit": memory_limit,
             }
@@ -103,7 +107,9 @@ class CommandLines:
 
 
 def _serve() -> None:
-    modules = {name: importlib.import_module(f"fabir_tf.commands.{name}") for name in COMMANDS}
+    entry = importlib.import_module("fabir_tf.commands.entry")
+    for name in COMMANDS:
+        importlib.import_module(f"fabir_tf.commands.{name}")
     importlib.import_module("fabir_tf.reading.reader")
     for line in sys.stdin:
         request = json.loads(line)
@@ -111,7 +117,7 @@ def _serve() -> None:
         pipes = {name: os.pipe() for name in ("stdout", "stderr")}
         child = os.fork()
         if not child:
-            _run(modules[request["command"]], request, {name: pipe[1] for name, pipe in pipes.items()})
+            _run(entry, request, {name: pipe[1] for name, pipe in pipes.items()})
         output = {}
         readers = [threading.Thread(target=_read, args=(output, name, *pipe)) for name, pipe in pipes.items()]
         for reader in readers:
@@ -128,7 +134,7 @@ def _read(output: dict[str, str], name: str, end: int, other_end: int) -> None:
         output[name] = file.read().decode("utf-8", "backslashreplace")
 
 
-def _run(module, request: dict, outputs: dict[str, int]) -> None:
+def _run(entry, request: dict, outputs: dict[str, int]) -> None:
     status = 1
     try:
         os.chdir(request["folder"])
@@ -141,7 +147,10 @@ def _run(module, request: dict, outputs: dict[str, int]) -> None:
             taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (taken + request["memory_limit"], resource.RLIM_INFINITY))
         sys.argv = [f"fabir-{request['command']}", *request["arguments"]]
-        status = _status_of(module.run)
+        for name in request["closed"]:
+            os.close(("stdin", "stdout", "stderr").index(name))
+            setattr(sys, name, None)
+        status = _status_of(lambda: entry.run(request["command"]))
     except BaseException:
         traceback.print_exc()
     finally:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -446,6 +447,55 @@ def test_a_run_of_another_configuration(commands, files, tiny_run, flag, parts):
     assert contents(tiny_run.path) == before
 
 
+@pytest.mark.parametrize(
+    ("flag", "parts"),
+    [
+        ("--hidden_dim=22", ["hidden_dim=20", "hidden_dim=22"]),
+        ("--batch_size=6", ["batch_size=5", "batch_size=6"]),
+        ("--learning_rate=0.1", ["learning_rate=None", "learning_rate=0.1"]),
+        ("--warmup_steps=3", ["warmup_steps=4000", "warmup_steps=3"]),
+        ("--nodeterministic", ["deterministic=True", "deterministic=False"]),
+        ("--start_from=fabir-base", ["start_from=''", "start_from='fabir-base'"]),
+        ("--vectors=bundled", ["vectors='none'", "vectors='bundled'"]),
+        ("--residual_init_scale=0.5", ["residual_init_scale=", "residual_init_scale=0.5"]),
+        ("--config=old.json", ["shared_query_key_init=True", "shared_query_key_init=False"]),
+        ("--model=bidaf", ["--model=fabir", "--model=bidaf"]),
+        ("--units=5", ["--units=5", "--model=fabir has no such setting"]),
+        ("--config=unknown_setting.json", ["unknown_setting.json", "unknown setting 'epoch'"]),
+    ],
+)
+def test_a_flag_that_contradicts_the_run_that_is_resumed(commands, files, tiny_run, flag, parts):
+    """The other settings are the run's own: nobody types them again."""
+    before = contents(tiny_run.path)
+    error = commands("train", f"--run_dir={tiny_run.path}", "--resume", flag).error
+    for part in parts:
+        assert part in error
+    assert contents(tiny_run.path) == before
+
+
+@pytest.mark.parametrize("run", ["absent", "folder", "train.json"])
+def test_a_run_that_is_not_there_is_not_resumed(commands, files, run):
+    parts = [f"--run_dir={run}: found no run to resume", "leave out --resume to begin one"]
+    assert_error(commands, "train", f"--run_dir={run} --resume --dataset=train.json", parts)
+    assert not (files / "absent").exists()
+
+
+def test_a_packed_reader_is_not_resumed(commands, run_copy):
+    for name in ("coverage.json", "history.csv", "checkpoints/last.npz"):
+        (run_copy / name).unlink()
+    assert_error(commands, "train", f"--run_dir={run_copy} --resume", ["packed reader", f"--start_from={run_copy}"])
+
+
+def test_a_run_that_another_process_trains(commands, tiny_run, run_copy):
+    (run_copy / "training.lock").write_text('{"pid": 1, "host": "elsewhere", "started": ""}')
+    before = contents(run_copy)
+    error = commands("train", f"--run_dir={run_copy}", "--resume").error
+    assert "process 1 on the machine elsewhere" in error and f"delete {run_copy / 'training.lock'}" in error
+    assert contents(run_copy) == before
+    # Reading is not locked: a run may be tried while it trains.
+    assert commands("predict", f"--run_dir={run_copy}", "--question=Who?", "--passage=Anna.").status == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flag", ["dataset", "eval_dataset"])
 def test_a_run_whose_data_has_changed(commands, tmp_path, tiny_run, flag):
@@ -656,6 +706,47 @@ def test_a_full_disk_leaves_the_last_results(commands, files, tmp_path):
         error = commands(name, *arguments, file_limit=20).error
         assert error == f"{output}: cannot be written (File too large)"
         assert contents(tmp_path) == {output: b"from yesterday"}
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        ("pack --run_dir=run", "output"),
+        ("prepare --dataset=train.json --eval_dataset=dev.json --cache_dir= --vectors=none", "output"),
+        ("train --dataset=train.json --eval_dataset=dev.json --cache_dir= --vectors=none", "run_dir"),
+        ("teach --run_dirs=run --dataset=train.json --cache_dir=", "output"),
+        ("analyze --dataset=train.json --predictions_files=texts.json --cache_dir=", "output"),
+        pytest.param("export --run_dir=run --calibration_dataset=none", "export_dir", marks=pytest.mark.slow),
+    ],
+)
+def test_a_full_disk_leaves_nothing_half_made(commands, files, tmp_path, command, flag):
+    name, *arguments = command.split()
+    error = commands(name, *arguments, f"--{flag}={tmp_path / 'new' / 'place'}", file_limit=40).error
+    assert re.fullmatch(rf"{tmp_path}/new/\S+: cannot be written \((File too large|No space left on device)\)", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("def f(:", "it raises SyntaxError: invalid syntax"),
+        ("1 / 0", "it raises ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)", "it raises SystemExit: 0"),
+        ("import sys; sys.exit()", "it raises SystemExit: "),
+        ("from fabir_tf import no_such_name", "cannot import name 'no_such_name'"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("\tx = 1\n  y = 2", "it raises IndentationError: "),
+        ("x = '\0'", "it raises "),
+        ("raise KeyError('a key')", "it raises KeyError: 'a key'"),
+        ("def f(): f()\nf()", "it raises RecursionError: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "predict"])
+def test_a_module_that_cannot_be_imported(commands, files, text, cause, command):
+    (files / "own_module.py").write_text(text)
+    error = commands(command, "--import=own_module").error
+    assert error.startswith(f"--import=own_module: {cause}")
+    assert error.endswith(", expected a module that can be imported from here")
 
 
 @pytest.mark.slow

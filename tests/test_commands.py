@@ -131,6 +131,14 @@ def test_a_run_that_is_over_can_be_made_longer_exactly(commands, tiny_run, two_e
 
 
 @pytest.mark.slow
+def test_a_run_is_resumed_without_repeating_its_settings(commands, tiny_run, two_epochs, tmp_path):
+    run = shutil.copytree(tiny_run.path, tmp_path / "run")
+    passed(commands("train", f"--run_dir={run}", "--epochs=2", "--resume", "--cache_dir="))
+    assert history(run) == history(two_epochs)
+    assert_equal_checkpoints(two_epochs / "checkpoints" / "last.npz", run / "checkpoints" / "last.npz")
+
+
+@pytest.mark.slow
 def test_resuming_a_run_that_is_over_changes_nothing(commands, tiny_run, tmp_path):
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
     names = ["checkpoints/best.npz", "checkpoints/last.npz", "config.json", "history.csv", "predictions.json"]

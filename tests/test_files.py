@@ -9,7 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabir_tf.pipelines.files import WriteError, atomic_write, named_errors, read_arrays, validate_writable, write_text
+from fabir_tf.pipelines.files import (
+    WriteError,
+    atomic_write,
+    create_text,
+    named_errors,
+    read_arrays,
+    removed_on_failure,
+    validate_writable,
+    write_text,
+)
 
 
 def test_the_file_appears_only_when_it_is_complete(tmp_path):
@@ -150,3 +159,57 @@ def test_a_missing_archive_is_reported(tmp_path):
 
 def contents_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError("300 requested and 12 written"), "No space left on device"),
+        (
+            OSError("Can't write (message = 'No space left on device')"),
+            "No space left on device",
+        ),
+        (RuntimeError("/run/part-0; No space left on device"), "No space left on device"),
+        (RuntimeError("/run/part-0; File too large"), "File too large"),
+        (ValueError("Disk quota exceeded"), "Disk quota exceeded"),
+        (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
+        (OSError("an odd error"), "an odd error"),
+    ],
+)
+def test_whatever_a_library_raises_a_full_disk_is_told(error, reason):
+    with pytest.raises(WriteError) as found, named_errors("run"):
+        raise error
+    assert (found.value.filename, found.value.strerror) == ("run", reason)
+
+
+def test_another_error_of_a_library_is_unchanged():
+    with pytest.raises(RuntimeError, match="odd"), named_errors("run"):
+        raise RuntimeError("odd")
+
+
+@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt(), ValueError("odd")])
+def test_a_failure_removes_what_is_new_and_nothing_else(tmp_path, error):
+    old, folder = tmp_path / "old.json", tmp_path / "a" / "b"
+    old.write_text("old")
+    with pytest.raises(type(error)), removed_on_failure(old, folder, tmp_path / "new.json", tmp_path / "absent"):
+        (tmp_path / "new.json").write_text("new")
+        folder.mkdir(parents=True)
+        (folder / "part").write_text("half")
+        raise error
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
+
+
+def test_success_removes_nothing(tmp_path):
+    with removed_on_failure(tmp_path / "new"):
+        (tmp_path / "new").mkdir()
+    assert (tmp_path / "new").is_dir()
+
+
+def test_a_text_is_created_once(tmp_path):
+    path = tmp_path / "a" / "lock"
+    assert create_text(path, "mine") and not create_text(path, "yours")
+    assert path.read_text() == "mine"
+    with pytest.raises(UnicodeEncodeError):
+        create_text(tmp_path / "b", "\ud800")
+    assert not (tmp_path / "b").exists()

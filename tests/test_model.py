@@ -1,5 +1,6 @@
 """FABIR as a functional model: names, sizes, what every field of the configuration reaches, and saving."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from tiny import CONFIG
 import fabir_tf
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.parameters import count_trainable
+from fabir_tf.pipelines.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 
@@ -366,3 +368,49 @@ def test_no_bias_has_the_gradient_of_biasadd(changes):
     operations = {operation.type for operation in gradients.get_concrete_function().graph.get_operations()}
     assert "MatMul" in operations
     assert "BiasAddGrad" not in operations
+
+
+# === What Keras cannot do with a model ===
+
+
+@pytest.mark.parametrize("arguments", [["int8"], ["float8"], ["int4"], []])
+def test_a_model_is_not_quantized(arguments):
+    model = fabir_tf.build_model(CONFIG)
+    with pytest.raises(
+        UserError, match=r"^model\.quantize\(.*Keras can quantize none of this model's layers; expected "
+    ):
+        model.quantize(*arguments)
+
+
+def test_a_model_is_not_saved_where_it_could_not_be_loaded(tmp_path):
+    model = fabir_tf.build_model(CONFIG)
+    for path in (tmp_path / "model.h5", str(tmp_path / "model.hdf5"), tmp_path / "a.b.h5"):
+        with pytest.raises(UserError, match=r"5'\): .* expected a name that ends in \.keras$"):
+            model.save(path)
+    # Keras' own sentence.
+    with pytest.raises(ValueError, match=r"\.keras"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+    model.save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").count_params() == model.count_params()
+
+
+WITH_OTHER_SETTINGS = """
+import fabir_tf
+import keras
+import numpy as np
+assert keras.config.image_data_format() == "channels_first"
+for name, inputs in (("fabir", {}), ("fabir", {"selector": "linear"}), ("bidaf", {}), ("bidaf-bologna", {})):
+    model = fabir_tf.build_model(name, frozen_words=10, trainable_words=5, **inputs)
+    shapes = {tensor.name: [2, 7, *tensor.shape[2:]] for tensor in model.inputs}
+    logits = model({name: np.ones(shape, "int32") for name, shape in shapes.items()})
+    assert tuple(logits["start_logits"].shape) == (2, 7)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_is_built_whatever_keras_settings_say_about_pictures(tmp_path):
+    (tmp_path / "keras.json").write_text('{"image_data_format": "channels_first"}')
+    environment = os.environ | {"KERAS_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", WITH_OTHER_SETTINGS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,12 +1,18 @@
 """The reader: the same answer in every way of asking, text that is the passage's own, passages of any length."""
 
+import copy
 import dataclasses
 import json
+import multiprocessing
 import os
+import pickle
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,8 +34,9 @@ from fabir_tf.pipelines.features.windows import reading_examples
 from fabir_tf.pipelines.text import word_processor
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
-from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span
+from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span, as_texts, validate_n_best
 from fabir_tf.reading.calibration import Calibration
+from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import FORMAT, RunDirectory
 
@@ -526,9 +533,12 @@ def test_the_answer_of_a_blank_text():
 @pytest.mark.parametrize(
     ("question", "passage", "message"),
     [
-        (None, "Ada came.", "^question 0: found None, expected a text$"),
-        ("Who?", 3, "^passage 0: found 3, expected a text$"),
-        ("Who?", b"Ada.", "^passage 0: found b'Ada.', expected a text$"),
+        (None, "Ada came.", "^question: found None of type NoneType, expected a text$"),
+        ("Who?", 3, "^passage: found 3 of type int, expected a text$"),
+        ("Who?", b"Ada.", "^passage: found b'Ada.' of type bytes, expected a text$"),
+        (["Who?"], "Ada.", r"^question: found \['Who\?'\] of type list, expected a text$"),
+        (np.array(["Who?"]), "Ada.", "^question: found array.* of type ndarray, expected a text$"),
+        ("Who?", float("nan"), "^passage: found nan of type float, expected a text$"),
     ],
 )
 def test_a_text_is_a_string(reader, question, passage, message):
@@ -537,15 +547,125 @@ def test_a_text_is_a_string(reader, question, passage, message):
 
 
 def test_there_are_as_many_questions_as_passages(reader):
-    with pytest.raises(UserError, match=r"^passage 2: found None, expected a text$"):
+    with pytest.raises(UserError, match=r"^passage 2: found None of type NoneType, expected a text$"):
         reader.answer_batch(["a", "b", "c"], ["x", "y", None])
     with pytest.raises(UserError, match=r"^expected as many questions as passages, found 2 and 1$"):
         reader.answer_batch(["a", "b"], ["x"])
 
 
-@pytest.mark.parametrize("n_best", [0, -1, 1001, True, "3", 2.0, None])
+class Column:
+    """A table's column: the labels of its rows index it, in another order than it has."""
+
+    def __init__(self, values):
+        self.values = values
+        self.ndim = 1
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, label):
+        return self.values[-1 - label]
+
+
+class Table:
+    """A table of several columns, whose names it iterates over."""
+
+    ndim = 2
+
+    def __iter__(self):
+        return iter(("question", "passage"))
+
+
+class Name(str):
+    """A text that prints as something else."""
+
+    def __str__(self):
+        return "another text"
+
+
+AS_OTHER_TYPES = {
+    "tuple": tuple,
+    "generator": lambda texts: (text for text in texts),
+    "iterator": iter,
+    "column": Column,
+    "array": np.array,
+    "array of objects": lambda texts: np.array(texts, dtype=object),
+    "reversed array": lambda texts: np.array(texts[::-1])[::-1],
+    "deque": deque,
+    "keys": lambda texts: dict.fromkeys(texts).keys(),
+    "map": lambda texts: map(Name, texts),
+    "dictionary's values": lambda texts: dict(enumerate(texts)).values(),
+}
+
+
+@pytest.mark.parametrize("make", AS_OTHER_TYPES.values(), ids=AS_OTHER_TYPES)
+def test_texts_are_taken_in_their_own_order_whatever_holds_them(make):
+    texts = ["Who?", "What?", "Où donc?"]
+    found = as_texts("question", make(texts))
+    assert found == texts
+    assert {type(text) for text in found} == {str}
+
+
+def test_columns_and_generators_are_answered_in_their_order(reader):
+    questions, passages = [f"Who came at {hour}?" for hour in range(4)], [f"At {hour} Ada came." for hour in range(4)]
+    expected = reader.answer_batch(questions, passages)
+    assert reader.answer_batch(Column(questions), Column(passages)) == expected
+    assert reader.answer_batch(np.array(questions), (passage for passage in passages)) == expected
+    assert reader.answer(np.array(questions)[1], passages[1]) == expected[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ("Who?", "'Who?' of type str"),
+        (np.str_("Who?"), "of type str_"),
+        (b"Who?", "b'Who?' of type bytes"),
+        (bytearray(b"Who?"), "of type bytearray"),
+        (None, "None of type NoneType"),
+        (3, "3 of type int"),
+        (2.5, "2.5 of type float"),
+        (True, "True of type bool"),
+        ({"Who?": 1}, "{'Who?': 1} of type dict"),
+        ({"Who?"}, "{'Who?'} of type set"),
+        (frozenset(["Who?"]), "of type frozenset"),
+        (np.array("Who?"), "of type ndarray"),
+        (np.array([["Who?"]]), "of type ndarray"),
+        (Table(), "of type Table"),
+        (as_texts, "of type function"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused_by_its_type(values, found):
+    with pytest.raises(UserError) as error:
+        as_texts("question", values)
+    assert str(error.value).startswith("questions: found ") and found in str(error.value)
+    assert str(error.value).endswith("expected an iterable of texts, such as a list, with one per question")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (b"Who?", "b'Who?' of type bytes"),
+        (None, "None of type NoneType"),
+        (7, "7 of type int"),
+        (float("nan"), "nan of type float"),
+        (np.float32(1), "of type float32"),
+        (["Who?"], "['Who?'] of type list"),
+        (np.bytes_(b"Who?"), "of type bytes_"),
+    ],
+)
+def test_one_value_that_is_no_text_is_named_before_anything_is_read(reader, monkeypatch, value, found):
+    monkeypatch.setattr(reader, "_tokenize_texts", None)
+    with pytest.raises(UserError) as error:
+        reader.answer_batch(["a", "b"], iter(["x", value]))
+    assert str(error.value).startswith("passage 1: found ") and found in str(error.value)
+
+
+@pytest.mark.parametrize("n_best", [0, -1, 1001, True, "3", 2.0, None, np.bool_(True), np.float64(2), [2], 10**40])
 def test_a_number_of_spans_out_of_its_range(reader, n_best):
-    message = rf"^n_best must be a whole number from 1 to 1000, found {n_best!r}$"
+    message = rf"^n_best must be a whole number from 1 to 1000, found {re.escape(repr(n_best))}$"
     for ask_for in (
         lambda: reader.answer("Who?", "Ada came.", n_best=n_best),
         lambda: reader.answer_batch([], [], n_best),
@@ -554,6 +674,12 @@ def test_a_number_of_spans_out_of_its_range(reader, n_best):
     ):
         with pytest.raises(UserError, match=message):
             ask_for()
+
+
+@pytest.mark.parametrize("n_best", [2, np.int64(2), np.uint8(2), np.array(2)])
+def test_a_number_of_spans_may_be_numpys(n_best):
+    number = validate_n_best(n_best)
+    assert number == 2 and type(number) is int
 
 
 def test_a_window_needs_a_token(reader):
@@ -738,3 +864,76 @@ def test_threads_that_load_at_once_get_their_own_precision(tiny_run):
         found = list(pool.map(load, policies))
     assert found == [(policy.removeprefix("mixed_"), "float32", True) for policy in policies]
     assert keras.config.dtype_policy().name == "float32"
+
+
+# === Other processes ===
+
+
+@pytest.mark.slow
+def test_a_pickled_reader_is_the_same_reader(tiny_run, monkeypatch):
+    monkeypatch.chdir(tiny_run.path.parent)
+    reader = Reader.load("run", max_passage=50, precision="mixed_bfloat16", max_answer=3)
+    reader.calibration = Calibration(0.7, 1, 1.0, {}, {}, [])
+    raw = pickle.dumps(reader)
+    assert len(raw) < 5000
+    monkeypatch.chdir("/")
+    for other in (pickle.loads(raw), copy.deepcopy(reader)):
+        assert repr(other) == repr(reader)
+        assert (other.max_passage, other.config.max_answer, other.temperature) == (50, 3, 0.7)
+        assert other.model.get_layer("selector").compute_dtype == "bfloat16"
+        assert other.answer("Who built it?", "Anna built it.", 3) == reader.answer("Who built it?", "Anna built it.", 3)
+
+
+@pytest.mark.slow
+def test_a_reader_goes_through_joblib(tiny_run, tmp_path):
+    joblib = pytest.importorskip("joblib")
+    reader = Reader.load(tiny_run.path)
+    joblib.dump({"readers": [reader]}, tmp_path / "reader.joblib")
+    other = joblib.load(tmp_path / "reader.joblib")["readers"][0]
+    assert other.answer("Who built it?", "Anna built it.") == reader.answer("Who built it?", "Anna built it.")
+
+
+def test_a_reader_of_the_package_is_pickled_by_its_name():
+    name = pretrained_readers()[0]
+    assert module._lasting_name(RunDirectory(pretrained_folder(name))) == name
+
+
+def test_a_reader_without_a_folder_is_not_pickled(reader):
+    for ask in (pickle.dumps, copy.copy):
+        with pytest.raises(UserError, match=r"^a reader that was not loaded from a folder cannot be pickled: "):
+            ask(reader)
+
+
+FORKED_USES = {
+    "answer": lambda reader: reader.answer("Who?", "Ada came."),
+    "answer_batch": lambda reader: reader.answer_batch(["Who?"] * 600, ["Ada came."] * 600),
+    "predict": lambda reader: reader.predict(DATA),
+    "scores": lambda reader: next(reader.scores(DATA)),
+    "another reader": lambda reader: Reader(reader.model, reader.processor, reader.config),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize("use", FORKED_USES.values(), ids=FORKED_USES)
+def test_a_fork_is_told_that_it_cannot_read(reader, use):
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(60)
+            use(reader)
+        except UserError as error:
+            status = 0 if "forked" in str(error) and "'spawn'" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert reader.answer("Who?", "Ada came.").is_answer
+
+
+@pytest.mark.slow
+def test_a_reader_is_given_to_a_spawned_process(tiny_run):
+    reader = Reader.load(tiny_run.path)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(reader.answer, ("Who built it?", "Anna built it."))
+    assert found == reader.answer("Who built it?", "Anna built it.")

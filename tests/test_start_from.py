@@ -49,7 +49,8 @@ def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data
     for name, epochs in (("whole", [2]), ("parts", [1, 2])):
         run = tmp_path / name
         for number in epochs:
-            done = commands("train", *flags, f"--run_dir={run}", f"--epochs={number}", "--resume")
+            resume = ["--resume"] if run.exists() else []
+            done = commands("train", *flags, f"--run_dir={run}", f"--epochs={number}", *resume)
             assert done.status == 0, done
         model = Reader.load(run).model
         load_weights(run / "checkpoints" / "last.npz", model)

@@ -29,10 +29,12 @@ from fabir_tf.pipelines.text.word_vectors import load_vectors
 from fabir_tf.reading.calibration import calibrate
 from fabir_tf.reading.evaluation import predictions_of
 from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.run_directory import RunDirectory
 from fabir_tf.training import train as training
 from fabir_tf.training.averaging import AveragingAdam
 from fabir_tf.training.checkpoint import load_checkpoint
 from fabir_tf.training.losses import StartEndLoss
+from fabir_tf.training.run_lock import locked
 from fabir_tf.training.train import train
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
@@ -422,6 +424,40 @@ def test_a_run_is_not_begun_twice_nor_resumed_as_another(finished, files, tmp_pa
     assert {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")} == before
 
 
+def test_a_run_is_resumed_with_its_own_settings(finished):
+    assert train(finished.run_dir, resume=True, log=lambda line: None)["epochs"] == finished.history["epochs"]
+
+
+def test_a_run_that_is_not_there_is_not_resumed(tmp_path):
+    for folder in (tmp_path / "absent", tmp_path):
+        with pytest.raises(UserError, match="found no run to resume"):
+            train(folder, resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_trainings_in_one_folder(finished, files):
+    with locked(RunDirectory(finished.run_dir)), pytest.raises(UserError, match="which is training this run"):
+        train_tiny(finished.run_dir, files.with_vectors, resume=True)
+    assert not (finished.run_dir / "training.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"warmup_steps": 18}, None),
+        ({"warmup_steps": 19}, "has only 18 steps, so its learning rate still rises at its end"),
+        ({"warmup_steps": 37}, "has only 18 steps, so its learning rate stays low; try --warmup_steps=18"),
+        ({"warmup_steps": 37, "learning_rate": 0.1}, None),
+        ({"warmup_steps": 37, "epochs": 0}, None),
+    ],
+)
+def test_a_warm_up_longer_than_the_run_is_told(settings, told):
+    lines = []
+    session = SimpleNamespace(training=TrainingConfig(**(SETTINGS | settings)), steps_per_epoch=STEPS, log=lines.append)
+    training._Session._report_warm_up(session)
+    assert lines == ([f"--warmup_steps={settings['warmup_steps']}: this run {told}"] if told else [])
+
+
 def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):
     path = Path(files.data["dataset"])
     original = path.read_text()
@@ -692,7 +728,7 @@ def test_the_score_of_an_abstaining_reader_is_that_of_squad_2(abstaining, comman
 @pytest.mark.slow
 def test_training_with_a_null_head_is_resumed_exactly(abstaining, tmp_path):
     for epochs in (1, 2):
-        history = train_abstaining(tmp_path / "run", abstaining.data, epochs, resume=True)
+        history = train_abstaining(tmp_path / "run", abstaining.data, epochs, resume=epochs > 1)
     expected = abstaining.history["epochs"][:3]
     for row, other in zip(history["epochs"], expected, strict=True):
         assert {**row, "seconds": 0} == {**other, "seconds": 0}

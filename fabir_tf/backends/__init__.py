@@ -1,14 +1,21 @@
 """The parts of reading and training that differ between TensorFlow and other backends: `backend` is the module in use.
 
-Both modules have `feed`, `Logits`, `compiles_with_xla`, `make_deterministic`, `sync`, `traced` and `write_events`. Any
-other backend of Keras uses the module for arrays.
+Both modules have `feed`, `Logits`, `compiles_with_xla`, `make_deterministic`, `sync`, `traced` and `write_events`. With
+any other backend of Keras, a model can be built and called, but neither trained nor asked.
 """
 
 import keras
 
+from fabir_tf.pipelines.errors import UserError
+
 if keras.backend.backend() == "tensorflow":
     from fabir_tf.backends import tensorflow as backend
-else:
+elif keras.backend.backend() == "jax":
     from fabir_tf.backends import arrays as backend
+else:
+    raise UserError(
+        f"Keras' backend is {keras.backend.backend()}, expected tensorflow or jax in KERAS_BACKEND or keras.json: "
+        "readers are trained and asked with these two"
+    )
 
 __all__ = ["backend"]

@@ -17,8 +17,9 @@ from fabir_tf.analysis.judged import judge, read_answers
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import validate_writable
+from fabir_tf.pipelines.files import removed_on_failure, validate_writable
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
 
@@ -39,9 +40,6 @@ def main(values: flags.FlagValues) -> None:
     """Reads the predictions, scores them and writes the results."""
     reader_folder = cli.reader_folder(values)
     _validate_flags(values, reader_folder)
-    # Imports TensorFlow, so mistakes in the flags are reported before.
-    from fabir_tf.analysis.write import write_analysis, write_inspection
-
     folder = Path(values.output).expanduser()
     validate_writable(folder / "report.html")
     named = dict(_named(text) for text in values.predictions_files)
@@ -50,6 +48,15 @@ def main(values: flags.FlagValues) -> None:
     answers = {name: read_answers(path) for name, path in named.items()}
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
+    with removed_on_failure(folder):
+        _write(values, folder, data, answers, reader_folder)
+
+
+def _write(values: flags.FlagValues, folder: Path, data: SquadData, answers: dict, reader_folder: str | None) -> None:
+    # Imports TensorFlow, so mistakes in the flags are reported before.
+    from fabir_tf.analysis.write import write_analysis, write_inspection
+
+    options = cli.data_options(values)
     if answers:
         if not has_pictures():
             cli.to_stderr(NO_PICTURES)

@@ -2,11 +2,13 @@
 
 import contextlib
 import importlib
+import io
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 from absl import app, flags
 
@@ -17,11 +19,12 @@ from fabir_tf.models.precision import POLICIES
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
-from fabir_tf.pipelines.files import WriteError, named_errors
+from fabir_tf.pipelines.files import WriteError, disk_error, named_errors
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.reading.run_directory import reader_directory, validate_model
+from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
 from fabir_tf.training.prepared_data import prepared_settings
+from fabir_tf.training.run_setup import recorded_training
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
@@ -36,30 +39,55 @@ def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
     """
     sys.modules["__main__"].__doc__ = doc
     _list_own_flags()
+    sys.stdout.flush()
+    sys.stdout = _named_output(sys.stdout)
 
-    def guarded(arguments: list[str]) -> None:
-        # A message may name a file in letters that the terminal's encoding lacks.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    def start(arguments: list[str]) -> None:
+        if arguments[1:]:
+            raise UserError(f"unexpected argument {quoted(arguments[1])}: everything is given as --flag=value")
+        main(flags.FLAGS)
+
+    with _reported():
+        app.run(start, flags_parser=_parse_flags)
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """Ends the process with one line where the user made a mistake, the disk is full or nobody reads the output."""
+    try:
         try:
-            if arguments[1:]:
-                raise UserError(f"unexpected argument {quoted(arguments[1])}: everything is given as --flag=value")
-            main(flags.FLAGS)
-            with named_errors("standard output"):
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            sys.exit(130)
-        except BrokenPipeError:
-            # The reader of a pipe has closed it, as `| head` does.
-            _drop_output()
-            sys.exit(1)
-        except Exception as error:
-            sentence = _sentence(error)
-            if not sentence:
-                raise
-            _fail(sentence)
+            yield
+        except SystemExit:
+            # The interpreter would report a failure with a stack trace.
+            sys.stdout.flush()
+            raise
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of a pipe has closed it, as `| head` does.
+        _drop_output()
+        sys.exit(1)
+    except Exception as error:
+        sentence = _sentence(error)
+        if not sentence:
+            raise
+        _fail(sentence)
 
-    app.run(guarded, flags_parser=_parse_flags)
+
+class _NamedOutput(io.FileIO):
+    """Standard output, whose errors name it."""
+
+    def write(self, content):
+        """Writes bytes as every file does."""
+        with named_errors("standard output"):
+            return super().write(content)
+
+
+def _named_output(former: TextIO) -> io.TextIOWrapper:
+    """Standard output with errors that name it; it also takes letters that the terminal's encoding lacks."""
+    raw = _NamedOutput(former.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), former.encoding, "backslashreplace", line_buffering=former.isatty())
 
 
 def to_stderr(line: str) -> None:
@@ -121,6 +149,8 @@ def _sentence(error: Exception) -> str:
         return str(error)
     if isinstance(error, WriteError):
         return f"{error.filename}: cannot be written ({error.strerror})"
+    if disk_error(error):
+        return f"the disk is full: {str(error).splitlines()[0]}"
     if isinstance(error, OSError):
         file = f"{error.filename}: " if error.filename else ""
         return f"{file}{error.strerror or error}"
@@ -174,8 +204,9 @@ def import_modules() -> None:
     for name in filter(None, names):
         try:
             importlib.import_module(name)
-        except ImportError as error:
-            _fail(f"--import={name}: {error}, expected a module that can be imported from here")
+        except (Exception, SystemExit) as error:
+            cause = error if isinstance(error, ImportError) else f"it raises {type(error).__name__}: {error}"
+            _fail(f"--import={name}: {cause}, expected a module that can be imported from here")
 
 
 def define_reading_flags() -> None:
@@ -287,8 +318,6 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
             was prepared with.
     """
     given = _settings_in(values.config) if values.config else {}
-    if "model" in given and (not isinstance(given["model"], str) or given["model"] not in MODELS):
-        raise UserError(f"{values.config}: unknown model {shown(given['model'])}, expected one of {', '.join(MODELS)}")
     named = given.pop("model", None)
     fixed = prepared_settings(Path(prepared).expanduser()) if prepared else {}
     start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
@@ -307,6 +336,30 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         validate_model(start_from, start, name)
         model = start.to_dict() | model
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
+
+
+def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple[ReaderConfig, TrainingConfig]:
+    """The configurations of a run that is resumed: its own, with the settings of --config and the flags.
+
+    Args:
+        values: the flags.
+        run: the run.
+
+    Raises:
+        UserError: a setting is unknown, does not fit, or belongs to another model. Settings that differ from the run's
+            are found by `fabir_tf.training.run_setup.prepare_run`.
+    """
+    config = run.read_model_config()
+    name = model_name(config)
+    given = _settings_in(values.config) if values.config else {}
+    named = given.pop("model", None)
+    asked = values.model or named or name
+    if asked != name:
+        raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={asked}")
+    model, training = _split_settings(values.config, given, type(config), TrainingConfig)
+    model |= _flags_of(name, values)
+    training |= TrainingConfig.given_flags(values)
+    return config.replace(**model), recorded_training(run).replace(**training)
 
 
 def _flags_of(name: str, values: flags.FlagValues) -> dict:
@@ -329,7 +382,10 @@ def _settings_in(path: str) -> dict:
         values |= value if name in ("model", "training") and isinstance(value, dict) else {name: value}
     for name in ("data", "format", "versions"):
         values.pop(name, None)
-    return translate_settings(values | ({"model": values.pop("name")} if "name" in values else {}))
+    values = translate_settings(values | ({"model": values.pop("name")} if "name" in values else {}))
+    if "model" in values and (not isinstance(values["model"], str) or values["model"] not in MODELS):
+        raise UserError(f"{path}: unknown model {shown(values['model'])}, expected one of {', '.join(MODELS)}")
+    return values
 
 
 def _split_settings(path: str, values: dict, *classes: type[Config]) -> list[dict]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.files import removed_on_failure
 from fabir_tf.training.prepared_data import prepare_data, save_data, validate_free
 
 
@@ -28,7 +29,8 @@ def main(values: flags.FlagValues) -> None:
     model_config, training = cli.configurations(values)
     validate_free(folder)
     data = prepare_data(model_config, training, cli.data_options(values), print)
-    save_data(data, folder, model_config, training)
+    with removed_on_failure(folder):
+        save_data(data, folder, model_config, training)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     table = sum(array.nbytes for array in data.processor.frozen_tables.values())
     print(

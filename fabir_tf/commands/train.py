@@ -2,19 +2,22 @@
 
     fabir-train --flagfile=base.flags --run_dir=runs/base
 
-Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; later ones win.
+Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; later ones win. With
+--resume they are those of the run, and only --epochs, --patience and --max_minutes may change.
 """
 
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.reading.run_directory import RunDirectory
+from fabir_tf.training.run_setup import validate_resumable
 from fabir_tf.training.train import train
 
 
 def define_flags() -> None:
     """Flags of the command; those of the two configurations are made from their fields."""
     flags.DEFINE_string("run_dir", None, "Folder for all files of the run.")
-    flags.DEFINE_bool("resume", False, "Continue the run in run_dir exactly, if there is one.")
+    flags.DEFINE_bool("resume", False, "Continue the run in run_dir exactly, with its own settings.")
     flags.DEFINE_string("prepared", None, "Folder that fabir-prepare wrote, instead of the data and its settings.")
     cli.define_setting_flags()
 
@@ -22,8 +25,13 @@ def define_flags() -> None:
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and trains."""
     cli.validate_given(values, run_dir="the folder for all files of the run")
-    model_config, training = cli.configurations(values, values.prepared)
-    train(values.run_dir, model_config, training, cli.data_options(values, values.prepared), values.resume)
+    run = RunDirectory(values.run_dir)
+    if values.resume:
+        validate_resumable(run)
+        model_config, training = cli.resumed_configurations(values, run)
+    else:
+        model_config, training = cli.configurations(values, values.prepared)
+    train(run.path, model_config, training, cli.data_options(values, values.prepared), values.resume)
 
 
 def run() -> None:

@@ -99,7 +99,8 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         raise UserError(f"{config}: found other flags than in {settings}: name another --output")
     if not report.exists():
         write_text(settings, text)
-        flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}", "--resume"]
+        flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}"]
+        flags += ["--resume"] if run.is_started else []
         _command("train", flags, config)
         flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
         _command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
@@ -128,7 +129,7 @@ def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
 
 def _command(name: str, flags: Sequence[str], config: Path) -> None:
     # A process of its own, so that a run does not affect the precision, memory and random numbers of the next.
-    done = subprocess.run([sys.executable, "-m", f"fabir_tf.commands.{name}", *flags], check=False)
+    done = subprocess.run([sys.executable, "-m", "fabir_tf.commands.entry", name, *flags], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode:

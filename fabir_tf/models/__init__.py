@@ -13,6 +13,7 @@ from fabir_tf.models.bidaf_bologna import BidafBolognaConfig, build_bidaf_bologn
 from fabir_tf.models.bidaf_porwal import BidafPorwalConfig, build_bidaf_porwal
 from fabir_tf.models.fabir import FabirConfig, build_fabir
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.models.refusals import refuse_useless_methods
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ def build_model(model: str | ReaderConfig = "fabir", **overrides) -> keras.Model
         ConfigError: no model has the name, or a field is unknown or its value does not fit.
     """
     config = (config_class(model)() if isinstance(model, str) else model).replace(**overrides)
-    return MODELS[model_name(config)].build(config)
+    return refuse_useless_methods(MODELS[model_name(config)].build(config))
 
 
 def config_class(name: str) -> type[ReaderConfig]:

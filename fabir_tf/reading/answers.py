@@ -1,8 +1,9 @@
 """What a reader says, a span of the passage or that there is none; and the contract of everything that answers."""
 
 import dataclasses
+import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
+from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ class QuestionAnswerer(Protocol):
         """Answers one question."""
         ...
 
-    def answer_batch(self, questions: Sequence[str], passages: Sequence[str], n_best: int = 1) -> list[Answer]:
+    def answer_batch(self, questions: Iterable[str], passages: Iterable[str], n_best: int = 1) -> list[Answer]:
         """Answers many questions, each about its own passage."""
         ...
 
@@ -160,11 +162,71 @@ def start_end_probabilities(
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def validate_n_best(n_best: int) -> None:
+def validate_n_best(n_best: int) -> int:
     """Checks a number of spans per question.
+
+    Args:
+        n_best: a whole number, also one of NumPy.
+
+    Returns:
+        The number.
 
     Raises:
         UserError: it is no whole number from 1 to `MOST_ANSWERS`.
     """
-    if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= MOST_ANSWERS:
-        raise UserError(f"n_best must be a whole number from 1 to {MOST_ANSWERS}, found {n_best!r}")
+    try:
+        number = 0 if isinstance(n_best, bool) else operator.index(n_best)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= MOST_ANSWERS:
+        raise UserError(f"n_best must be a whole number from 1 to {MOST_ANSWERS}, found {quoted(n_best)}")
+    return number
+
+
+def as_text(name: str, value: Any) -> str:
+    """Checks that a value is a text.
+
+    Args:
+        name: of the value, for the message.
+        value: a string, also one of NumPy.
+
+    Returns:
+        A plain string.
+
+    Raises:
+        UserError: it is no string.
+    """
+    if not isinstance(value, str):
+        raise UserError(f"{name}: found {_with_type(value)}, expected a text")
+    return str.__str__(value)
+
+
+def as_texts(name: str, values: Any) -> list[str]:
+    """Reads texts in their own order.
+
+    Args:
+        name: what one of the texts is, for messages.
+        values: a list, a tuple, a generator, a NumPy array, a column of a table, or any other iterable of strings. It
+            is read once, from its beginning to its end, and never by index: the labels of a table's rows may be in
+            another order.
+
+    Returns:
+        The texts.
+
+    Raises:
+        UserError: it is no such iterable, or one of the values is no string.
+    """
+    expected = f"expected an iterable of texts, such as a list, with one per {name}"
+    # A table gives the names of its columns, a set its texts in any order.
+    refused = isinstance(values, str | bytes | bytearray | memoryview | Mapping | set | frozenset)
+    if refused or getattr(values, "ndim", 1) != 1:
+        raise UserError(f"{name}s: found {_with_type(values)}, {expected}")
+    try:
+        found = iter(values)
+    except TypeError:
+        raise UserError(f"{name}s: found {_with_type(values)}, {expected}") from None
+    return [as_text(f"{name} {number}", value) for number, value in enumerate(found)]
+
+
+def _with_type(value: Any) -> str:
+    return f"{quoted(value)} of type {type(value).__name__}"

@@ -12,7 +12,7 @@ from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import read_weights, write_arrays
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_files, validate_writable, write_text
+from fabir_tf.pipelines.files import named_files, removed_on_failure, validate_writable, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.reading.calibration import Calibration, calibrate, validate_answerable
@@ -71,19 +71,20 @@ def pack(
     validate_writable(packed.calibration)
     # An interrupted packing may have left one.
     packed.calibration.unlink(missing_ok=True)
-    processor.save(packed.processor)
-    write_arrays(packed.best, weights, state)
     content["model"] |= processor.sizes
     for name in _PATHS:
         names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
         content["training"][name] = ",".join(names)
-    if held_out:
-        calibration = calibrate(Reader.from_run(packed, config.replace(**processor.sizes)), held_out, progress)
-    if calibration:
-        calibration.save(packed.calibration)
     content = {"format": FORMAT, "versions": versions()} | content
-    # Last, because its presence marks a reader.
-    write_text(packed.config, json.dumps(content, indent=2) + "\n")
+    with removed_on_failure(packed.path, packed.processor, packed.best.parent, packed.calibration):
+        processor.save(packed.processor)
+        write_arrays(packed.best, weights, state)
+        if held_out:
+            calibration = calibrate(Reader.from_run(packed, config.replace(**processor.sizes)), held_out, progress)
+        if calibration:
+            calibration.save(packed.calibration)
+        # Last, because its presence marks a reader.
+        write_text(packed.config, json.dumps(content, indent=2) + "\n")
     return packed.path
 
 

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,11 +23,21 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_coverage
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
 from fabir_tf.pipelines.features.windows import merge_windows, reading_examples, smallest_null
-from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
-from fabir_tf.reading.answers import NO_ANSWER, Answer, Dataset, Progress, QuestionScores, Span, validate_n_best
+from fabir_tf.reading.answers import (
+    NO_ANSWER,
+    Answer,
+    Dataset,
+    Progress,
+    QuestionScores,
+    Span,
+    as_text,
+    as_texts,
+    validate_n_best,
+)
 from fabir_tf.reading.calibration import Calibration
+from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 
 if TYPE_CHECKING:
@@ -81,12 +91,30 @@ class Reader:
         self.config = config
         self.max_passage = max_passage
         self.calibration = calibration
+        # What another process loads this reader from; see `__reduce__`.
+        self._folder: str | None = None
+        self._precision = POLICIES[0]
+        _validate_process()
         self._logits = backend.Logits(model)
         self._decoders: dict[int, Callable] = {}
         self._tokenizing = ThreadPoolExecutor(1, "fabir_tf-tokenizing")
 
     def __repr__(self) -> str:
         return f"Reader({model_name(self.config)}, max_passage={self.max_passage}, max_answer={self.config.max_answer})"
+
+    def __reduce__(self):
+        """Pickles the folder and the arguments that the reader was loaded with, and its calibration.
+
+        Raises:
+            UserError: the reader has no folder.
+        """
+        if self._folder is None:
+            raise UserError(
+                "a reader that was not loaded from a folder cannot be pickled: expected one of Reader.load, which is "
+                "pickled as the name of its folder"
+            )
+        arguments = (self._folder, self.max_passage, self._precision, self.config.max_answer)
+        return type(self).load, arguments, {"calibration": self.calibration}
 
     @classmethod
     def load(
@@ -157,6 +185,7 @@ class Reader:
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
         reader = cls(model, processor, config, max_passage, calibration)
         reader._logits.answer_at_once()
+        reader._folder, reader._precision = _lasting_name(run), precision
         return reader
 
     @property
@@ -183,13 +212,15 @@ class Reader:
         Raises:
             UserError: `n_best` is out of its range, or a text is no string.
         """
-        return self.answer_batch([question], [passage], n_best)[0]
+        texts = as_text("question", question), as_text("passage", passage)
+        return self.answer_batch(*([text] for text in texts), n_best)[0]
 
-    def answer_batch(self, questions: Sequence[str], passages: Sequence[str], n_best: int = 1) -> list[Answer]:
+    def answer_batch(self, questions: Iterable[str], passages: Iterable[str], n_best: int = 1) -> list[Answer]:
         """Answers many questions, each about its own passage; equal passages are read together.
 
         Args:
-            questions: texts.
+            questions: texts: a list, a tuple, a generator, a NumPy array, a column of a table. They are taken in their
+                own order, whatever labels a table gives them.
             passages: as many texts.
             n_best: spans to return in each `Answer.n_best`.
 
@@ -197,27 +228,26 @@ class Reader:
             An answer per question, in order; each is what `answer` returns for it.
 
         Raises:
-            UserError: the numbers of texts differ, `n_best` is out of its range, or a text is no string.
+            UserError: the numbers of texts differ, `n_best` is out of its range, or a text is no string; nothing has
+                been read then.
         """
-        if len(questions) != len(passages):
-            raise UserError(f"expected as many questions as passages, found {len(questions)} and {len(passages)}")
-        for name, texts in (("question", questions), ("passage", passages)):
-            for number, text in enumerate(texts):
-                if not isinstance(text, str):
-                    raise UserError(f"{name} {number}: found {quoted(text)}, expected a text")
-        validate_n_best(n_best)
+        n_best = validate_n_best(n_best)
+        asked, texts = as_texts("question", questions), as_texts("passage", passages)
+        if len(asked) != len(texts):
+            raise UserError(f"expected as many questions as passages, found {len(asked)} and {len(texts)}")
+        _validate_process()
         # Questions about the same passage go next to each other.
-        index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
-        order = sorted(range(len(questions)), key=lambda number: index[passages[number]])
+        index = {passage: number for number, passage in enumerate(dict.fromkeys(texts))}
+        order = sorted(range(len(asked)), key=lambda number: index[texts[number]])
         chunks = [order[begin:end] for begin, end in pairwise(_chunk_bounds(len(order)))]
-        pairs = ([[part[number] for number in chunk] for part in (questions, passages)] for chunk in chunks)
+        pairs = ([[part[number] for number in chunk] for part in (asked, texts)] for chunk in chunks)
         tokenized: Iterator[TokenizedDataset] = (self._tokenize_texts(*pair) for pair in pairs)
         if len(chunks) > 1:
             tokenized = self._one_ahead(tokenized)
         answers: dict[int, Answer] = {}
         for chunk, part in zip(chunks, tokenized, strict=True):
             answers.update(zip(chunk, self.predict(part, n_best), strict=True))
-        return [answers[number] for number in range(len(questions))]
+        return [answers[number] for number in range(len(asked))]
 
     def tokenize(
         self, data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], object] = print
@@ -256,7 +286,7 @@ class Reader:
         Raises:
             UserError: `n_best` is out of its range.
         """
-        validate_n_best(n_best)
+        n_best = validate_n_best(n_best)
         tokenized = self._tokenized(dataset)
         decoder = self._decoder(n_best)
         answers = [NO_ANSWER] * len(tokenized.data.questions)
@@ -309,8 +339,7 @@ class Reader:
         """
         from fabir_tf.reading.graph_reader import GraphReader
 
-        validate_n_best(n_best)
-        return GraphReader(self, n_best)
+        return GraphReader(self, validate_n_best(n_best))
 
     def _answer(self, spans: list[Span], no_answer_probability: float) -> Answer:
         best, threshold = spans[0], self.no_answer_threshold
@@ -353,6 +382,7 @@ class Reader:
         Passages that are read in windows come last, one by one. Questions without a token, or about a passage without
         one, are left out.
         """
+        _validate_process()
         lengths = tokenized.passage_lengths[tokenized.question_passages]
         lengths = np.where(tokenized.question_lengths > 0, lengths, 0)
         sizes = self.processor.window_sizes(tokenized.question_lengths, self.max_passage)
@@ -383,6 +413,34 @@ class Reader:
 
 def _silent(line: str) -> None:
     pass
+
+
+def _lasting_name(run: RunDirectory) -> str:
+    """The name of a reader for another process, which may have another current folder or another installation."""
+    if run.path.name in pretrained_readers() and run.path == pretrained_folder(run.path.name):
+        return run.path.name
+    return str(run.path.absolute())
+
+
+# The process that made the first reader.
+_process = 0
+
+
+def _validate_process() -> None:
+    """Refuses to read in a process that was forked after a reader was made.
+
+    The fork has the locks of the backend's threads, but not the threads, so it would wait for them forever.
+
+    Raises:
+        UserError: this is such a process.
+    """
+    global _process
+    _process = _process or os.getpid()
+    if os.getpid() != _process:
+        raise UserError(
+            "this process was forked from one that had loaded a reader, so reading would wait forever: load the reader "
+            "after the fork only, or give it to a process that multiprocessing.get_context('spawn') starts"
+        )
 
 
 def _chunk_bounds(count: int) -> Iterator[int]:

@@ -40,6 +40,7 @@ class RunDirectory:
             raise UserError("found an empty name, expected the folder of a run")
         self.path = Path(path).expanduser()
         self.config = self.path / "config.json"
+        self.lock = self.path / "training.lock"
         self.processor = self.path / "processor"
         self.last = self.path / "checkpoints" / "last.npz"
         self.best = self.path / "checkpoints" / "best.npz"

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fabir_tf import onednn
+from fabir_tf.configuration import ConfigError
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import validate_weights
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import validate_writable, write_text
+from fabir_tf.pipelines.files import removed_on_failure, validate_writable, write_text
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
 from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
@@ -76,16 +77,49 @@ def prepare_run(
     if resuming:
         _check_data(run, data.fingerprint)
     model_config = model_config.replace(**data.processor.sizes)
-    if not resuming:
-        data.processor.save(run.processor)
-        write_text(run.coverage, json.dumps(data.coverage, indent=1))
-        if data.summary:
-            log(data.summary)
     if resuming:
         _report_kernels(run, log)
-    # Last, because its presence marks a run; again when the run is resumed, perhaps for more epochs.
-    run.write_config(model_config, training, data.fingerprint)
+    with removed_on_failure(run.processor, run.coverage):
+        if not resuming:
+            data.processor.save(run.processor)
+            write_text(run.coverage, json.dumps(data.coverage, indent=1))
+        # Last, because its presence marks a run; again when the run is resumed, perhaps for more epochs.
+        run.write_config(model_config, training, data.fingerprint)
+    if data.summary and not resuming:
+        log(data.summary)
     return PreparedRun(run, model_config, training, data, resuming)
+
+
+def validate_resumable(run: RunDirectory) -> None:
+    """Checks that a folder holds a run of this version.
+
+    Raises:
+        UserError: it holds none, one of version 0.1, or a packed reader.
+    """
+    if not run.is_started:
+        raise UserError(f"--run_dir={run.path}: found no run to resume, expected one; leave out --resume to begin one")
+    if run.is_old:
+        raise UserError(
+            f"--run_dir={run.path} holds a run of version 0.1, whose training this version cannot resume: start a new "
+            f"run with --start_from={run.path}"
+        )
+    if not run.coverage.exists():
+        raise UserError(
+            f"--run_dir={run.path}: found a packed reader, expected a run to resume: start a new run with "
+            f"--start_from={run.path}"
+        )
+
+
+def recorded_training(run: RunDirectory) -> TrainingConfig:
+    """The data and hyper-parameters that a run was started with.
+
+    Raises:
+        UserError: the folder holds no run, or its configuration is damaged.
+    """
+    try:
+        return TrainingConfig.from_dict(run.read_config()["training"])
+    except ConfigError as error:
+        raise UserError(f"{run.config}: {error}") from error
 
 
 def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[str], None]) -> None:
@@ -125,11 +159,6 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
     if not resume:
         raise UserError(
             f"--run_dir={run.path} already holds a run: add --resume to continue it, or name another folder"
-        )
-    if run.is_old:
-        raise UserError(
-            f"--run_dir={run.path} holds a run of version 0.1, whose training this version cannot resume: start a new "
-            f"run with --start_from={run.path}"
         )
     recorded = run.read_config()
     name, found = recorded["model"].get("name"), model_name(model_config)

@@ -32,7 +32,8 @@ from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 from fabir_tf.training.averaging import AveragingAdam
 from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
 from fabir_tf.training.losses import StartEndLoss
-from fabir_tf.training.run_setup import PreparedRun, prepare_run
+from fabir_tf.training.run_lock import locked
+from fabir_tf.training.run_setup import PreparedRun, prepare_run, recorded_training, validate_resumable
 from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
@@ -50,7 +51,7 @@ def _say(line: str) -> None:
 
 
 def train(
-    run_dir: str,
+    run_dir: str | os.PathLike,
     model_config: ReaderConfig | None = None,
     training: TrainingConfig | None = None,
     options: DataOptions | None = None,
@@ -65,20 +66,29 @@ def train(
             from the data.
         training: data and hyper-parameters.
         options: where this machine keeps data.
-        resume: continue the run in `run_dir` exactly, if there is one.
+        resume: continue the run in `run_dir` exactly; `model_config` and `training` are then by default the run's own.
         log: called with lines about the progress.
 
     Returns:
         The history: a list `epochs` of rows as in history.csv, and `best_f1`, `best_epoch`.
 
     Raises:
-        UserError: data, configuration or the run directory do not fit; nothing already written is lost.
+        UserError: data, configuration or the run directory do not fit, there is no run to resume, or another training
+            is writing into the folder; nothing already written is lost.
     """
+    run = RunDirectory(run_dir)
+    if resume:
+        validate_resumable(run)
+        model_config, training = model_config or run.read_model_config(), training or recorded_training(run)
     training = training or TrainingConfig()
     if model_config is None:
         start_from = training.start_from
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
-    prepared = prepare_run(RunDirectory(run_dir), model_config, training, options or DataOptions(), resume, log)
+    with locked(run):
+        return _train(prepare_run(run, model_config, training, options or DataOptions(), resume, log), log)
+
+
+def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
     sampler = bucket_sampler(prepared.data.features, prepared.training)
     steps = sampler.batches_per_epoch
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.processor, steps)
@@ -217,13 +227,12 @@ class _Session:
         self.steps_per_epoch = sampler.batches_per_epoch
 
     def _report_warm_up(self) -> None:
-        """Warns of a run so short that its learning rate stays low to its end."""
+        """Tells of a warm-up that is longer than the run; one much longer keeps the learning rate low."""
         steps, warm_up = self.steps_per_epoch * self.training.epochs, self.training.warmup_steps
-        if self.training.learning_rate is None and 0 < 2 * steps < warm_up:
-            self.log(
-                f"--warmup_steps={warm_up}: this run has only {steps:,} steps, so its learning rate stays low; "
-                f"try --warmup_steps={steps}"
-            )
+        if self.training.learning_rate is None and 0 < steps < warm_up:
+            is_low = 2 * steps < warm_up
+            effect = f"stays low; try --warmup_steps={steps}" if is_low else "still rises at its end"
+            self.log(f"--warmup_steps={warm_up}: this run has only {steps:,} steps, so its learning rate {effect}")
 
     def run_epochs(self) -> dict:
         if self.resuming:

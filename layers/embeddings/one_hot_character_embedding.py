@@ -46,7 +46,12 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
         self.filters = filters
         self.units = units
         self.convolution = Conv1D(
-            filters, kernel_size, kernel_initializer=GlorotUniform(), name="convolution", dtype=self.dtype_policy
+            filters,
+            kernel_size,
+            data_format="channels_last",
+            kernel_initializer=GlorotUniform(),
+            name="convolution",
+            dtype=self.dtype_policy,
         )
         self.hidden, self.output_map = (
             Dense(width, activation, kernel_initializer=GlorotUniform(), name=name, dtype=self.dtype_policy)

@@ -51,7 +51,12 @@ class SummedCharacterEmbedding(keras.layers.Layer):
         self.dropout = dropout
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
         self.convolution = Conv1D(
-            filters, kernel_size, kernel_initializer=GlorotUniform(), name="convolution", dtype=self.dtype_policy
+            filters,
+            kernel_size,
+            data_format="channels_last",
+            kernel_initializer=GlorotUniform(),
+            name="convolution",
+            dtype=self.dtype_policy,
         )
 
     def build(self, input_shape):
