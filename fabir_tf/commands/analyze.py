@@ -13,9 +13,10 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.analysis.judged import judge
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import validate_writable
@@ -42,12 +43,12 @@ def main(values: flags.FlagValues) -> None:
     # Imports TensorFlow, so mistakes in the flags are reported before.
     from fabir_tf.analysis.write import write_analysis, write_inspection
 
-    folder = Path(values.output).expanduser()
+    folder = Path(values.output)
     validate_writable(folder / "report.html")
     named = dict(_named(text) for text in values.predictions_files)
     if len(named) < len(values.predictions_files):
         raise UserError("--predictions_files: found the same name twice, expected different names, as in NAME=FILE")
-    answers = {name: read_answers(path) for name, path in named.items()}
+    answers = {name: read_predictions(path) for name, path in named.items()}
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
     if answers:

@@ -34,7 +34,7 @@ def main(values: flags.FlagValues) -> None:
     if not all(values.run_dirs):
         found = ",".join(values.run_dirs)
         raise UserError(f"--run_dirs={found}: expected the folders of trained runs, found an empty name")
-    output = Path(values.output).expanduser()
+    output = Path(values.output)
     if output.exists():
         raise UserError(f"--output={values.output}: found an existing file, expected a new one")
     validate_writable(output)

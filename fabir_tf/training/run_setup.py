@@ -3,13 +3,12 @@
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import validate_weights
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import validate_writable, write_text
+from fabir_tf.pipelines.files import user_path, validate_writable, write_text
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
 from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
@@ -58,7 +57,7 @@ def prepare_run(
     Raises:
         UserError: data, configuration or the run's folder do not fit; nothing already written is lost.
     """
-    prepared = Path(options.prepared).expanduser() if options.prepared else None
+    prepared = user_path(options.prepared) if options.prepared else None
     if prepared:
         settings = prepared_settings(prepared)
         of_model = {name: settings.pop(name) for name in model_settings(model_config)}

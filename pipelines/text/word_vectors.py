@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, named_files
+from fabir_tf.pipelines.files import atomic_write, named_files, user_path
+from fabir_tf.pipelines.json_files import loads
 from fabir_tf.pipelines.text.fasttext_binary import FastTextBinary, is_fasttext_binary
 
 BUNDLED = Path(__file__).parents[1] / "bundled" / "vectors.npz"
@@ -83,7 +84,7 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
         return _concatenated([load_vectors(part, needed, max_words) for part in parts], spec)
     if not spec:
         raise UserError("The word vectors: found an empty name, expected bundled, none or a file.")
-    path = BUNDLED if spec == "bundled" else Path(spec).expanduser()
+    path = BUNDLED if spec == "bundled" else user_path(spec)
     if path.is_dir():
         raise UserError(f"{path}: found a folder, expected a file of word vectors.")
     if not path.exists():
@@ -216,7 +217,7 @@ def load_saved_vectors(folder: str | os.PathLike) -> WordVectors:
     path = folder / TABLE_FILE
     try:
         table = np.load(path, mmap_mode="r" if words else None, allow_pickle=False)
-        source = json.loads((folder / NOTE_FILE).read_bytes())["source"]
+        source = loads((folder / NOTE_FILE).read_bytes().decode())["source"]
     except FileNotFoundError as error:
         raise UserError(f"{error.filename}: no such file, expected the word vectors of a run.") from None
     except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
