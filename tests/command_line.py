@@ -17,7 +17,19 @@ import threading
 import traceback
 from pathlib import Path
 
-COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "analyze", "pack", "teach", "reproduce")
+COMMANDS = (
+    "prepare",
+    "train",
+    "evaluate",
+    "predict",
+    "export",
+    "compare",
+    "analyze",
+    "pack",
+    "teach",
+    "reproduce",
+    "convert",
+)
 
 
 @dataclasses.dataclass(frozen=True)

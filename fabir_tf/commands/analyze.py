@@ -26,7 +26,7 @@ from fabir_tf.pipelines.text.word_processor import WordTokenizer
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_string("dataset", None, "The questions: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("dataset", None, "The questions: a file of questions, a TFDS name, sample or auto.")
     text = "Predictions, comma-separated, each a file or NAME=FILE; all others are compared with the first."
     flags.DEFINE_list("predictions_files", [], text)
     flags.DEFINE_string("output", None, "Folder for the results.")

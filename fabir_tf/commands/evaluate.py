@@ -32,7 +32,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to no-answer probability."
     )
-    flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("dataset", None, "Data to score on: a file of questions, a TFDS name, sample or auto.")
     flags.DEFINE_string("output_file", None, "File for the reader's predictions, in the official format.")
     flags.DEFINE_string("report_file", None, "File for the scores, as JSON.")
     cli.define_data_flags()

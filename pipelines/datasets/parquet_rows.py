@@ -32,7 +32,7 @@ def read_rows(raw: bytes, name: str, faults: list[str] | None = None) -> Iterato
 
 def write_rows(data: SquadData) -> bytes:
     """Questions as Parquet in Hugging Face's fields; ids are texts."""
-    pyarrow, parquet = _pyarrow(data.name)
+    pyarrow, parquet = _pyarrow("--output_file")
     rows = rows_of(data)
     for row in rows:
         row["id"] = str(row["id"])

@@ -38,9 +38,10 @@ def load_dataset(
 
     Args:
         spec: "sample" for the bundled sample; the path of a file of questions (see `read_questions`); the name of a
-            dataset of TensorFlow Datasets with SQuAD's features, for example "squad/v1.1" or "squad/v2.0"; or "auto" for squad/v1.1 if it
-            is prepared or can be prepared, else the bundled sample. "auto" is resolved once per process, so training
-            and evaluation never mix two datasets. Several names, separated by commas, are joined into one dataset.
+            dataset of TensorFlow Datasets with SQuAD's features, for example "squad/v1.1" or "squad/v2.0"; or "auto"
+            for squad/v1.1 if it is prepared or can be prepared, else the bundled sample. "auto" is resolved once per
+            process, so training and evaluation never mix two datasets. Several names, separated by commas, are joined
+            into one dataset.
         split: "train" or "dev" ("validation" in TensorFlow Datasets); a file is read whole for either.
         tfds_data_dir: the folder of prepared datasets; None for the default of TensorFlow Datasets.
         tfds_manual_dir: a folder with the official files (train-v1.1.json and dev-v1.1.json for squad/v1.1), from

@@ -186,10 +186,10 @@ def check_offsets(data: SquadData) -> None:
             f"expected an answer to train on; there are {len(unanswered)} such questions."
         )
     pairs = [(question, answer) for question in data.questions for answer in question.answers]
-    wrong = [(question, answer) for question, answer in pairs if not _is_at_its_offset(data, question, answer)]
+    wrong = [(question, answer) for question, answer in pairs if not is_at_its_offset(data, question, answer)]
     if wrong:
         count = f"{len(wrong)} of {len(pairs)} answers are off"
-        raise UserError(f"{data.name}: {_describe_offset(data, *wrong[0])}; {count}.")
+        raise UserError(f"{data.name}: {describe_offset(data, *wrong[0])}; {count}.")
 
 
 def data_without_unanswerable(data: SquadData) -> SquadData:
@@ -378,12 +378,14 @@ class QuestionReader(FieldReader):
         return [self.attempt(None, self.answer, *text, *start) for text, start in zip(texts, starts, strict=True)]
 
 
-def _is_at_its_offset(data: SquadData, question: Question, answer: Answer) -> bool:
+def is_at_its_offset(data: SquadData, question: Question, answer: Answer) -> bool:
+    """Whether an answer is in its passage, at its offset."""
     passage = data.passages[question.passage]
     return bool(answer.text) and answer.start >= 0 and passage.startswith(answer.text, answer.start)
 
 
-def _describe_offset(data: SquadData, question: Question, answer: Answer) -> str:
+def describe_offset(data: SquadData, question: Question, answer: Answer) -> str:
+    """What is wrong with an answer that is not at its offset."""
     if not answer.text:
         return f"question {question.id!r} has an empty answer, expected a piece of the passage"
     if answer.start < 0:
