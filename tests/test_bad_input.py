@@ -241,7 +241,7 @@ BAD_DATA = [
     ("empty.json", ["empty.json", "the file is empty"]),
     ("blank.json", ["blank.json", "the file is empty"]),
     ("garbage", ["garbage", "not UTF-8"]),
-    ("list.json", ["list.json", "the top level is a list", "field data"]),
+    ("list.json", ["list.json", "found no question"]),
     ("number.json", ["number.json", "the top level is the number 3"]),
     ("texts.json", ["texts.json", "data is missing"]),
     ("no_context.json", ["no_context.json", "data[0].paragraphs[0].context is missing"]),

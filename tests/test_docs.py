@@ -203,7 +203,7 @@ def test_every_command_takes_what_the_page_of_flags_says_of_all(flags):
         assert "import" in names, command
         is_reading = command in ("evaluate", "predict", "export", "analyze", "teach")
         assert not is_reading or {"max_passage", "max_answer", "precision"} <= names, command
-        assert command == "predict" or {"cache_dir", "tfds_data_dir", "tfds_manual_dir"} <= names, command
+        assert command in ("predict", "convert") or {"cache_dir", "tfds_data_dir", "tfds_manual_dir"} <= names, command
 
 
 def test_the_page_of_flags_names_every_flag_of_every_command(flags, flags_page):

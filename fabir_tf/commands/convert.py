@@ -22,6 +22,7 @@ from fabir_tf.pipelines.files import named_errors, validate_writable
 
 def define_flags() -> None:
     """Flags of the command."""
+    cli.import_modules()
     flags.DEFINE_string("input_file", None, "The questions: SQuAD's JSON, JSON lines, CSV, Parquet, or gzip of it.")
     flags.DEFINE_string("output_file", None, "File to write; its ending names the format.")
     flags.DEFINE_bool("check", False, "List every fault of the file; with one, the status is 2 and nothing is written.")

@@ -4,9 +4,9 @@
     fabir-predict --run_dir=runs/base --input_file=questions.jsonl --output_file=answers.jsonl
 
 The input is a file of questions in any format of fabir-convert, or JSON lines with the fields question, passage (or
-context) and optionally id; "-" is standard input. Answers in it are not looked at. Each answer is one JSON line with id, answer, start, end (characters), probability,
-no_answer_probability, is_answer and n_best. A record that cannot be read gets a line with id and error; the others are
-answered.
+context) and optionally id; "-" is standard input. Answers in it are not looked at. Each answer is one JSON line with
+id, answer, start, end (characters), probability, no_answer_probability, is_answer and n_best. A record that cannot be
+read gets a line with id and error; the others are answered.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ def _input_records(path: str) -> Iterator[Record]:
     first = next(records, None)
     if first is None:
         name = "standard input" if path == STANDARD_INPUT else path
-        raise UserError(f"{name}: found no question, expected SQuAD JSON or JSON lines with question and passage")
+        raise UserError(f"{name}: found no question, expected rows with question and passage, or SQuAD JSON")
     return itertools.chain([first], records)
 
 

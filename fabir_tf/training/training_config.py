@@ -19,9 +19,9 @@ class TrainingConfig(Config):
 
     dataset: str = setting(
         "auto",
-        "Training data: a file (SQuAD JSON, JSON lines, CSV or Parquet), a TFDS name such as squad/v1.1, sample (bundled), or auto (SQuAD 1.1 "
-        "through TFDS where it is prepared or can be downloaded, else the sample); several, separated by commas, are "
-        "joined",
+        "Training data: a file (SQuAD JSON, JSON lines, CSV or Parquet), a TFDS name such as squad/v1.1, sample "
+        "(bundled), or auto (SQuAD 1.1 through TFDS where it is prepared or can be downloaded, else the sample); "
+        "several, separated by commas, are joined",
     )
     eval_dataset: str = setting(
         "",

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from fabir_tf.pipelines.datasets import json_rows
-from fabir_tf.pipelines.datasets.formats import EXPECTED, format_of
+from fabir_tf.pipelines.datasets.formats import EXPECTED, FORMATS, format_of, read_rows
 from fabir_tf.pipelines.datasets.json_rows import Document
-from fabir_tf.pipelines.datasets.rows import Row, RowReader
+from fabir_tf.pipelines.datasets.rows import Row, RowReader, is_question_row
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import GZIP, open_input, reading_errors
@@ -52,13 +52,11 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
         UserError: the file cannot be read, or is a single JSON document in an unknown form.
     """
     if os.fspath(path) == STANDARD_INPUT:
-        return _json_records(_standard_input(), "standard input")
-    file, name = open_input(path, EXPECTED), str(path)
-    named = format_of(path)
-    if named and named.rows:
-        with file, reading_errors(path, EXPECTED):
-            return _row_records(named.rows(file.read(), name, None), name)
-    return _json_records(_file_lines(file, name), name)
+        return _streamed_records(_standard_input(), "standard input")
+    if format_of(path) in (None, FORMATS[".jsonl"]):
+        file = open_input(path, EXPECTED)
+        return _streamed_records(_file_lines(file, str(path)), str(path))
+    return _records(read_rows(path, is_question_row), str(path))
 
 
 # === Files and lines ===
@@ -89,9 +87,12 @@ def _read_line(stream: BinaryIO) -> bytes:
 # === Records ===
 
 
-def _json_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    # Only here, so that a file that cannot be opened is reported before the first record.
-    source = json_rows.read_stream(lines, name)
+def _streamed_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+    # A function of its own, because a file that cannot be opened is reported before the first record.
+    yield from _records(json_rows.read_stream(lines, name), name)
+
+
+def _records(source: Document | Iterator[Row], name: str) -> Iterator[Record]:
     if not isinstance(source, Document):
         yield from _row_records(source, name)
         return

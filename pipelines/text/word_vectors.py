@@ -277,7 +277,7 @@ class _Kept:
 
 
 def _read_text(path: Path, kept: _Kept) -> np.ndarray:
-    dimension = 0
+    dimension, rows, announced = 0, 0, None
     table = np.zeros((0, 0), np.float16)
     with _open_text(path) as stream:
         # The limit per line keeps a file without newlines from filling the memory.
@@ -285,10 +285,11 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
             if line.isspace():
                 continue
             if not dimension:
-                dimension, is_header = _read_first_line(path, number, line)
+                dimension, announced = _read_first_line(path, number, line)
                 table = np.zeros((0, dimension), np.float16)
-                if is_header:
+                if announced is not None:
                     continue
+            rows += 1
             if kept.only_needed and _can_skip(path, number, line, dimension, kept.needed):
                 continue
             word, row = _parse_line(path, number, line, dimension)
@@ -297,19 +298,21 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
                 table[len(kept.words) - 1] = row
     if not kept.words:
         raise UserError(f"{path}: found no vectors, expected lines of a word and its numbers.")
+    if announced is not None and rows < announced:
+        raise UserError(f"{path}: found {rows:,} of {announced:,} vectors, expected all that its first line announces.")
     table.resize((len(kept.words), dimension), refcheck=False)
     return table
 
 
-def _read_first_line(path: Path, number: int, line: bytes) -> tuple[int, bool]:
-    """Returns the dimension from the first line, and whether that line is a header `n d`."""
+def _read_first_line(path: Path, number: int, line: bytes) -> tuple[int, int | None]:
+    """Returns the dimension from the first line and, if that line is a header `n d`, the number of vectors."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]) > 0:
-        return int(fields[1]), True
+        return int(fields[1]), int(fields[0])
     _decode(path, number, fields[0])
     if len(fields) < 2:
         raise UserError(f"{path}, line {number}: found no numbers, expected a word and the numbers of its vector.")
-    return len(fields) - 1, False
+    return len(fields) - 1, None
 
 
 def _can_skip(path: Path, number: int, line: bytes, dimension: int, needed: Collection[str]) -> bool:
