@@ -47,7 +47,7 @@ def read_whole(
     Raises:
         UserError: it is a document that is not JSON.
     """
-    numbered = [(number, line) for number, line in enumerate(raw.split(b"\n"), 1) if line.strip()]
+    numbered = list(_numbered(raw.split(b"\n")))
     if _has_lines(numbered, is_row):
         return rows_of_lines(numbered, name)
     return Document(parse_json(raw, name, faults))
@@ -63,7 +63,7 @@ def read_stream(lines: Iterable[bytes], name: str) -> Document | Iterator[Row]:
     Raises:
         UserError: it is a document that is not JSON.
     """
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    numbered = _numbered(lines)
     first = next(numbered, None)
     if first is None:
         return iter(())
@@ -122,6 +122,14 @@ def write_lines(data: SquadData) -> bytes:
     return "".join(lines).encode()
 
 
+def _numbered(lines: Iterable[bytes]) -> Iterator[Numbered]:
+    """The lines that are not blank, without the byte order mark at the beginning."""
+    for number, line in enumerate(lines, 1):
+        content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if content.strip():
+            yield number, content
+
+
 def _has_lines(numbered: list[Numbered], is_row: Callable[[Any], bool]) -> bool:
     """Whether a file holds JSON lines, and not one document."""
     if not numbered:
@@ -140,7 +148,7 @@ def _may_open_document(line: bytes) -> bool:
     if content is not None:
         return isinstance(content, dict) and "data" in content and not is_question_row(content)
     # A broken JSON line contains "question". Reading to the end of a pipe because of it would block the answers.
-    opens = line.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
+    opens = line.lstrip().startswith((b"{", b"["))
     return opens and (b'"data"' in line or b'"question"' not in line)
 
 

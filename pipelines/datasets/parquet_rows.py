@@ -27,7 +27,9 @@ def read_rows(raw: bytes, name: str, faults: list[str] | None = None) -> Iterato
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(f"{name}: cannot be read ({reason}), expected a Parquet file.") from None
     for number, values in enumerate(rows, 1):
-        yield Row(f"row {number}", number, {key: value for key, value in values.items() if value is not None})
+        # A missing value of a column that other rows fill; a missing answer is the answer that there is none.
+        fields = {key: value for key, value in values.items() if value is not None or key == "answer"}
+        yield Row(f"row {number}", number, fields)
 
 
 def write_rows(data: SquadData) -> bytes:

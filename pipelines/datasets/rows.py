@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fabir_tf.pipelines.datasets.squad import NO_START, Question, QuestionReader, SquadData
+from fabir_tf.pipelines.datasets.squad import NO_START, Answer, Question, QuestionReader, SquadData
 from fabir_tf.pipelines.errors import UserError
 
 PASSAGE_KEYS = ("passage", "context")
@@ -60,13 +60,21 @@ class RowReader(QuestionReader):
             raise UserError(row.error)
         self.as_object(row.fields, row.place, "question")
         entry = {"id": str(row.number)} | dict(row.fields)
-        if "answers" not in entry and "answer" in entry:
-            entry["answers"] = _single_answer(entry)
         before = self.mistakes
         title = self.attempt("", self.title, entry, row.place)
         passage = self.attempt("", self.passage, entry, row.place)
         index = passages.setdefault((title, passage), len(passages))
         return self.question(entry, row.place, index, self.mistakes == before)
+
+    def answers(self, entry: dict[str, Any], path: str) -> tuple[Answer, ...]:
+        """The answers, also the only one as the fields `answer` and `answer_start`; an empty one is none."""
+        if "answers" in entry or not isinstance(entry.get("answer", 0), str | None):
+            return super().answers(entry, path)
+        if not entry["answer"]:
+            return ()
+        start = entry.get("answer_start", NO_START)
+        found = self.answer(entry["answer"], self.join(path, "answer"), start, self.join(path, "answer_start"))
+        return (found,) if found else ()
 
     def passage(self, entry: dict[str, Any], path: str) -> str:
         """The text of the field `passage` or, without one, of `context`."""
@@ -114,10 +122,3 @@ def _fields(data: SquadData, question: Question) -> dict[str, Any]:
         "question": question.text,
         "answers": {"text": texts, "answer_start": [answer.start for answer in question.answers]},
     }
-
-
-def _single_answer(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The answers of the fields `answer` and `answer_start`; an empty answer is none."""
-    if entry["answer"] in ("", None):
-        return []
-    return [{"text": entry["answer"], "answer_start": entry.get("answer_start", NO_START)}]

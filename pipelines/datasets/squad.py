@@ -301,7 +301,7 @@ class QuestionReader(FieldReader):
         """
         self.as_object(entry, path, "question")
         before = self.mistakes
-        identifier = self.attempt("", self.identifier, entry, path)
+        identifier = self.attempt(str(entry.get("id", "")), self.identifier, entry, path)
         text = self.attempt("", self.text, entry, "question", path)
         answers = self.attempt((), self.answers, entry, path) if self.judge_answers else ()
         is_impossible = self.judge_answers and self.attempt(False, self.is_impossible, entry, path, len(answers))
