@@ -391,8 +391,8 @@ def test_a_line_that_cannot_be_answered_gets_an_error_and_the_others_are_answere
     [
         ("absent.jsonl", ["absent.jsonl", "no such file"]),
         ("folder", ["folder", "found a folder"]),
-        ("empty.json", ["empty.json", "found no question"]),
-        ("blank.json", ["blank.json", "found no question"]),
+        ("empty.json", ["empty.json", "the file is empty"]),
+        ("blank.json", ["blank.json", "the file is empty"]),
         ("no_questions.json", ["no_questions.json", "found no question"]),
         ("no_context.json", ["no_context.json", "context is missing"]),
         ("cut.json", ["cut.json", "no valid JSON at line"]),

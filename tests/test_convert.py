@@ -137,7 +137,7 @@ def test_every_fault_of_csv_is_listed_with_its_place(tmp_path):
         "line 5: answer_start is the text 'first', expected a number.",
         "line 6: id is 'a', the id of line 2 too, expected one question per id.",
         "line 6: question 'a': found 'na c' at answer_start 2, expected 'Anna'; --mend shifts it.",
-        "line 7: question 'd': found 'and' at answer_start 3, expected 'und'.",
+        "line 7: question 'd': found 'nd ' at answer_start 3, expected 'und'.",
     ]
 
 

@@ -289,7 +289,7 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
         data = [] if is_given else ["--dataset=train-v1.1.json", "--eval_dataset=dev-v1.1.json"]
         size = SMALL_MODEL if is_fabir(arguments) else ()
         arguments = [*size, *arguments, *data, "--epochs=0"]
-    if command != "predict":
+    if command not in ("predict", "convert"):
         arguments = [*arguments, "--cache_dir="]
     if "KERAS_BACKEND=jax" in line:
         _run_on_jax(session.folder, command, arguments)
