@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def open_input(path: str | os.PathLike, expected: str) -> BinaryIO:
         is_packed = file.peek(len(GZIP)).startswith(GZIP)
     if not is_packed:
         return file
-    unpacked = gzip.GzipFile(fileobj=file)
+    unpacked: Any = gzip.GzipFile(fileobj=file)
     # So that closing one closes the other.
     unpacked.myfileobj = file
     return unpacked

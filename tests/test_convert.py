@@ -277,6 +277,72 @@ def test_mistakes(commands, source, tmp_path, flags, parts):
     assert not [path for path in commands.folder.iterdir() if path.name.startswith("x.")]
 
 
+# === The other commands ===
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("evaluate", "--dataset={bad} --predictions_file={predictions}"),
+        ("evaluate", "--dataset={good} --predictions_file={bad}"),
+        ("analyze", "--dataset={bad} --predictions_files={predictions} --output={folder}/new"),
+        ("analyze", "--dataset={good} --predictions_files=ours={bad} --output={folder}/new"),
+        ("train", "--dataset={bad} --run_dir={folder}/new"),
+        ("train", "--dataset={good} --eval_dataset={bad} --run_dir={folder}/new"),
+        ("prepare", "--dataset={good},{bad} --output={folder}/new"),
+        ("export", "--model=fabir-base --calibration_dataset={bad} --export_dir={folder}/new"),
+        ("pack", "--run_dir=fabir-base --calibration_dataset={bad} --output={folder}/new"),
+    ],
+)
+def test_every_command_reads_json_lines(commands, tmp_path, command, flags):
+    row = {"id": 1, "question": "Who?", "passage": "Anna came.", "answer": "Anna", "answer_start": 0}
+    good = written(tmp_path, json.dumps(row | {"id": 7}), "good.jsonl")
+    bad = written(tmp_path, gzip.compress(f"{json.dumps(row)}\n{{".encode()), "bad.jsonl.gz")
+    predictions = written(tmp_path, json.dumps({"1": "Anna"}), "predictions.json")
+    named = flags.format(good=good, bad=bad, predictions=predictions, folder=tmp_path).split()
+    result = commands(command, *named, "--cache_dir=")
+    assert f"{bad}: line 2 is no valid JSON" in result.error
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_answers_in_lines_are_scored_like_the_reader_itself(commands, tiny_run, tmp_path):
+    rows, answers = tmp_path / "rows.csv", tmp_path / "answers.jsonl.gz"
+    assert commands("convert", f"--input_file={tiny_run.dev}", f"--output_file={rows}").status == 0
+    reader, data = f"--run_dir={tiny_run.path}", f"--dataset={rows}"
+    result = commands("predict", reader, f"--input_file={rows}")
+    assert result.status == 0, result
+    answers.write_bytes(gzip.compress(result.stdout.encode()))
+    scored = json.loads(commands("evaluate", data, f"--predictions_file={answers}").stdout)
+    own = json.loads(commands("evaluate", reader, data, "--cache_dir=").stdout)
+    assert scored.pop("missing") == 0 and own.pop("questions_per_second") > 0
+    assert scored == own
+
+
+@pytest.mark.slow
+def test_numbers_as_ids_come_back_as_numbers(commands, tiny_run):
+    rows = [{"id": identifier, "question": "Who?", "passage": "Anna."} for identifier in (7, "x", 10**20, "8")]
+    lines = "\n".join(json.dumps(row) for row in [*rows, rows[0], {"question": "Who?", "passage": "Bo."}])
+    result = commands("predict", f"--run_dir={tiny_run.path}", "--input_file=-", stdin=lines)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["id"] for line in found] == [7, "x", 10**20, "8", 7, "6"]
+    assert ["error" in line for line in found] == [False, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(("titles", "unit"), [(1, "passage"), (9, "passage"), (10, "article"), (11, "article")])
+def test_training_says_what_is_held_out(tmp_path, titles, unit):
+    from fabir_tf.training.prepared_data import _load_data
+    from fabir_tf.training.training_config import DataOptions, TrainingConfig
+
+    fields = {"question": "Who?", "answer": "A", "answer_start": 0}
+    rows = [fields | {"title": f"t{n % titles}", "passage": f"A{n}"} for n in range(22)]
+    path = written(tmp_path, "\n".join(map(json.dumps, rows)), "x.jsonl")
+    lines: list[str] = []
+    train, held_out = _load_data(TrainingConfig(dataset=str(path)), DataOptions(), lines.append)
+    assert lines == [f"no --eval_dataset: {len(held_out.questions)} questions of {path} are held out, {unit} by {unit}"]
+    assert bool(set(train.titles) & set(held_out.titles)) == (unit == "passage")
+
+
 def test_the_home_folder_in_a_flag(commands, source, tmp_path):
     home = f"~/{os.path.relpath(tmp_path, Path.home().resolve())}"
     result = commands("convert", f"--input_file={source}", f"--output_file={home}/x.csv")

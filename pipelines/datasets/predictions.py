@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 from fabir_tf.pipelines.datasets.fields import FieldReader
@@ -70,7 +69,9 @@ def _is_answer_row(content: Any) -> bool:
 
 
 def _from_rows(rows: Iterable[Row], name: str) -> dict[str, Prediction]:
-    reader, found, places = FieldReader(name), {}, {}
+    reader = FieldReader(name)
+    found: dict[str, Prediction] = {}
+    places: dict[str, str] = {}
     for row in rows:
         if row.error:
             raise UserError(row.error)
@@ -108,6 +109,6 @@ def _start(reader: FieldReader, row: Row) -> int | None:
 
 def _probability(reader: FieldReader, row: Row) -> float | None:
     value = row.fields.get("probability")
-    if value is None or (isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1):
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1):
         return value
     raise reader.wrong(reader.join(row.place, "probability"), value, "a number from 0 to 1")

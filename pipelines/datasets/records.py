@@ -116,8 +116,8 @@ def _row_records(rows: Iterable[Row], name: str) -> Iterator[Record]:
         passages: dict[tuple[str, str], int] = {}
         try:
             question = reader.row(row, passages)
-        except UserError as error:
-            yield _record(_id_of(row), "", "", str(error))
+        except UserError as mistake:
+            yield Record(_id_of(row), "", "", str(mistake))
             continue
         ((_, passage),) = passages
         error = _blank(f"{name}: {row.place}", question=question.text, passage=passage)

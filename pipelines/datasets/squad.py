@@ -156,7 +156,7 @@ def squad_to_json(data: SquadData) -> dict[str, Any]:
         What `squad_from_json` reads; neighboring passages with the same title are one article, and ids are texts.
     """
     has_marks = any(question.is_impossible for question in data.questions)
-    paragraphs = [{"context": passage, "qas": []} for passage in data.passages]
+    paragraphs: list[dict[str, Any]] = [{"context": passage, "qas": []} for passage in data.passages]
     for question in data.questions:
         entry: dict[str, Any] = {"id": question.id, "question": question.text}
         entry["answers"] = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
