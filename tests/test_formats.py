@@ -221,6 +221,7 @@ def test_rows_about_one_text_share_a_passage_and_ids_are_line_numbers_where_they
         ("x.csv", "id,question,id\n", ["line 1", "the column 'id' twice"]),
         ("x.csv", 'id,context,question\na,"Anna\ncame.",Who?,\n', ["line 2 has 4 cells, expected 3"]),
         ("x.csv", CSV.replace('""Anna', "Anna"), ["line 2: answers is the text", "expected JSON"]),
+        ("x.csv", 'context,question,answers\nA.,1?,"{[0]: 1}"\n', ["line 2: answers is the text '{[0]: 1}'"]),
         ("x.csv", "context,question,answer,answer_start\nA.,1?,A,one\n", ["line 2: answer_start is the text 'one'"]),
         ("x.csv", "context,question,answer,answer_start\nA.,1?,A,0.5\n", ["line 2: answer_start is the number 0.5"]),
         ("x.csv", "context,question,answers,is_impossible\nA.,1?,,perhaps\n", ["is_impossible is the text 'perhaps'"]),

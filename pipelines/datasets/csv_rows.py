@@ -125,7 +125,7 @@ def _answers(cell: str) -> Any:
         pass
     try:
         return ast.literal_eval(_WithoutArrays().visit(ast.parse(cell.strip(), mode="eval")))
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         expected = "JSON such as {'text': [...], 'answer_start': [...]}"
         raise UserError(f"answers is the text {quoted(cell)}, expected {expected}") from None
 
