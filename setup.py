@@ -42,7 +42,7 @@ setup(
     extras_require={
         # What the test command and .ci/run need: the runner, for two tests at a time, the linter, two type checkers
         # (pyright runs on Node.js), the second backend of the layer tests, random text for the property tests, what
-        # executes the notebook with its pictures, and the messages of warm-up requests.
+        # executes the notebook with its pictures, Parquet, and the messages of warm-up requests.
         "test": [
             "pytest",
             "pytest-xdist",
@@ -55,8 +55,11 @@ setup(
             "matplotlib",
             "nbclient",
             "nbformat",
+            "pyarrow",
             "tensorflow-serving-api",
         ],
+        # Reading and writing Parquet, as Hugging Face keeps its datasets; all other formats need no package.
+        "parquet": ["pyarrow"],
         # TensorFlow Serving's messages: the warm-up requests of an export, and the gRPC client.
         "serving": ["tensorflow-serving-api"],
         # Pictures: the quickstart notebook, and what benchmarks/ draw.
@@ -80,6 +83,7 @@ setup(
             "fabir-teach = fabir_tf.commands.entry:teach",
             "fabir-pack = fabir_tf.commands.entry:pack",
             "fabir-analyze = fabir_tf.commands.entry:analyze",
+            "fabir-convert = fabir_tf.commands.entry:convert",
         ]
     },
 )

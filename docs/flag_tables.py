@@ -10,7 +10,7 @@ from fabir_tf.training.training_config import TrainingConfig
 
 PAGE = """# Flags
 
-All flags of the ten commands. `fabir-train --helpfull` prints them, too, and `--flagfile=FILE` reads them from a file.
+All flags of the eleven commands. `fabir-train --helpfull` prints them, too, and `--flagfile=FILE` reads them from a file.
 
 ## The data and the training
 
@@ -49,14 +49,15 @@ They have FABIR's flags where these mean something, and these:
 | `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
 | `fabir-reproduce` | `--table` or `--figure`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
 | `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--report_file` |
-| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (SQuAD-like JSON, or JSON lines with `question`, `passage` or `context`, and `id`; `-` is standard input), `--output_file`, `--n_best` |
+| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--output_file`, `--n_best` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
 | `fabir-pack` | `--run_dir`, `--average_with`, `--output`, `--words`, `--calibration_dataset` |
+| `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir` |
 | these four and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
-| all | `--import`, a Python module to load first; and all but `fabir-predict`: `--cache_dir`, `--tfds_data_dir`, `--tfds_manual_dir` |
+| all | `--import`, a Python module to load first; and all but `fabir-predict` and `fabir-convert`: `--cache_dir`, `--tfds_data_dir`, `--tfds_manual_dir` |
 """
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_errors, removed_on_failure
+from fabir_tf.pipelines.files import named_errors, removed_on_failure, user_path
 from fabir_tf.reading.answers import QuestionAnswerer, validate_n_best
 from fabir_tf.reading.calibration import Calibration
 
@@ -67,7 +67,7 @@ def version_folder(export_dir: str | os.PathLike, version: int | None = None) ->
     Raises:
         UserError: the version exists or is no positive number.
     """
-    export_dir = Path(export_dir).expanduser()
+    export_dir = user_path(export_dir)
     if version is None:
         names = [path.name for path in export_dir.iterdir()] if export_dir.is_dir() else []
         version = max([int(name) for name in names if name.isdecimal()], default=0) + 1

@@ -12,6 +12,7 @@ from typing import Any
 from absl import flags
 
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import loads
 
 # Larger counts would overflow in a library, with a message that names no field.
 _LARGEST_COUNT = 2**31 - 1
@@ -97,8 +98,8 @@ class Config:
             ConfigError: the text is not a JSON object, a name is no field, or a value does not fit.
         """
         try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
+            values = loads(text)
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"the configuration is not valid JSON: {error}") from error
         if not isinstance(values, dict):
             raise ConfigError(f"the configuration must be a JSON object, found {type(values).__name__}")

@@ -1,24 +1,101 @@
-"""Atomic file writes: a file is written under a temporary name, then moved into place."""
+"""Files: `~` in their names, gzip on the way in, and atomic writes (a temporary name first, then the right one)."""
 
 import contextlib
 import csv
 import errno
+import gzip
 import io
 import os
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from fabir_tf.pipelines.errors import UserError
+
+GZIP = b"\x1f\x8b"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class WriteError(OSError):
     """A file cannot be written: `filename` names it and `strerror` gives the reason."""
+
+
+def user_path(path: str | os.PathLike) -> Path:
+    """A path as a user writes it, with `~` for the home folder.
+
+    Args:
+        path: the path; an unknown user after `~` stays as it is.
+    """
+    return Path(os.path.expanduser(path))
+
+
+def open_input(path: str | os.PathLike, expected: str) -> BinaryIO:
+    """Opens a file for reading bytes; gzip is recognized by its content and unpacked.
+
+    Args:
+        path: the file.
+        expected: what it should hold, for messages.
+
+    Returns:
+        The open binary file; reading it may raise what `reading_errors` turns into a sentence.
+
+    Raises:
+        UserError: the file does not exist or cannot be opened.
+    """
+    place = user_path(path)
+    if place.is_dir():
+        raise UserError(f"{path}: found a folder, expected {expected}.")
+    try:
+        # It stays open behind the function.
+        file = open(place, "rb")  # noqa: SIM115
+    except FileNotFoundError:
+        raise UserError(f"{path}: found no such file, expected {expected}.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be opened ({reason}), expected {expected}.") from None
+    # A pipe has no position to return to, so the bytes stay in the buffer.
+    with reading_errors(path, expected):
+        is_packed = file.peek(len(GZIP)).startswith(GZIP)
+    if not is_packed:
+        return file
+    unpacked: Any = gzip.GzipFile(fileobj=file)
+    # So that closing one closes the other.
+    unpacked.myfileobj = file
+    return unpacked
+
+
+def read_input(path: str | os.PathLike, expected: str) -> bytes:
+    """Reads a whole file; see `open_input`.
+
+    Raises:
+        UserError: the file cannot be read, or its gzip is damaged.
+    """
+    with open_input(path, expected) as file, reading_errors(path, expected):
+        return file.read()
+
+
+@contextlib.contextmanager
+def reading_errors(name: str | os.PathLike, expected: str) -> Iterator[None]:
+    """Turns errors of reading an open file into one sentence.
+
+    Args:
+        name: the file's name.
+        expected: what it should hold, for messages.
+
+    Raises:
+        UserError: replaces an error of the disk or of gzip.
+    """
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name}: cannot be read ({reason}), expected {expected}.") from None
 
 
 @contextlib.contextmanager
@@ -35,7 +112,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
     Raises:
         WriteError: the folder or file cannot be written; an existing file at `path` is unchanged.
     """
-    path = Path(path)
+    path = user_path(path)
     if _is_special(path):
         with named_errors(path), open(path, "wb") as file:
             yield file
@@ -130,18 +207,19 @@ def named_files(names: str) -> list[str]:
     Args:
         names: paths or other names, separated by commas.
     """
-    return [names] if os.path.exists(os.path.expanduser(names)) else names.split(",")
+    return [names] if os.path.exists(user_path(names)) else names.split(",")
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping], line_end: str = "\n") -> str:
     """Formats rows as CSV with a header line; None becomes an empty cell.
 
     Args:
         columns: names of the columns.
         rows: one mapping from column names to values per line.
+        line_end: what ends a line.
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator=line_end)
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
@@ -156,7 +234,7 @@ def validate_writable(path: str | os.PathLike) -> None:
     Raises:
         WriteError: the folder or file cannot be written.
     """
-    path = Path(path)
+    path = user_path(path)
     if _is_special(path):
         return
     with _beside(path) as (temporary, _):
@@ -177,7 +255,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
         ValueError: it is damaged, truncated or not an `.npz` file.
     """
     try:
-        with open(path, "rb") as stream:
+        with open(user_path(path), "rb") as stream:
             if not zipfile.is_zipfile(stream):
                 raise ValueError("it is not a whole zip archive")
             stream.seek(0)

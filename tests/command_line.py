@@ -18,7 +18,19 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-COMMANDS = ("prepare", "train", "evaluate", "predict", "export", "compare", "analyze", "pack", "teach", "reproduce")
+COMMANDS = (
+    "prepare",
+    "train",
+    "evaluate",
+    "predict",
+    "export",
+    "compare",
+    "analyze",
+    "pack",
+    "teach",
+    "reproduce",
+    "convert",
+)
 
 
 @dataclasses.dataclass(frozen=True)

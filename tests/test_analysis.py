@@ -15,8 +15,9 @@ from tiny import ARTICLES, squad_data, write_squad
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
 from fabir_tf.analysis.intervals import interval, resampled_means
-from fabir_tf.analysis.judged import Judged, Prediction, judge, read_answers
+from fabir_tf.analysis.judged import Judged, judge
 from fabir_tf.analysis.scores import score_groups
+from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.squad import squad_from_json
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1
 from fabir_tf.pipelines.errors import UserError
@@ -118,8 +119,8 @@ def test_both_forms_of_predictions_are_read(tmp_path):
     official.write_text(json.dumps({"a": "x", "b": ""}, indent=1))
     rows = [{"id": "a", "answer": "x", "start": 3, "end": 4, "probability": 0.5}, {"id": "b", "error": "no word"}]
     lines.write_text("".join(f"{json.dumps(row)}\n\n" for row in rows))
-    assert read_answers(official) == {"a": Prediction("x"), "b": Prediction("")}
-    assert read_answers(lines) == {"a": Prediction("x", 3, 0.5)}
+    assert read_predictions(official) == {"a": Prediction("x"), "b": Prediction("")}
+    assert read_predictions(lines) == {"a": Prediction("x", 3, 0.5)}
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ def test_both_forms_of_predictions_are_read(tmp_path):
     [
         ("[1]", ["a list", "question id"]),
         ('{"a": 1}', ["'a'", "the number 1"]),
-        ('{"id": "a", "answer": "x"}\n{"id": 3}', ["answer 2", "text id"]),
-        ('{"id": "a", "answer": "x"}\n{"id": "b"}', ["answer 2", "null", "answer"]),
+        ('{"id": "a", "answer": "x"}\n{"id": 3}', ["line 2: answer is missing"]),
+        ('{"id": "a", "answer": "x"}\n{"id": "b"}', ["line 2: answer is missing"]),
         ('{"id": "a", "answer": "x", "probability": 2}', ["probability", "from 0 to 1"]),
         ('{"id": "a", "answer": "x", "probability": NaN}', ["probability", "from 0 to 1"]),
         ('{"id": "a", "answer": "x", "start": -1}', ["start"]),
@@ -140,7 +141,7 @@ def test_predictions_of_another_form_are_refused(tmp_path, content, parts):
     path = tmp_path / "answers.jsonl"
     path.write_text(content)
     with pytest.raises(UserError) as caught:
-        read_answers(path)
+        read_predictions(path)
     assert all(part in str(caught.value) for part in [str(path), *parts]), caught.value
 
 

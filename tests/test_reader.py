@@ -817,6 +817,8 @@ def test_the_longest_answer_can_be_changed(commands, tiny_run, tmp_path):
     result = commands("evaluate", *flags, f"--dataset={tiny_run.dev}", f"--output_file={output}")
     assert result.status == 0, result
     assert {len(tokenize(text).words) for text in json.loads(output.read_text()).values()} == {1}
+    # What no answer of this reader can reach is not promised.
+    assert "Answers of more than --max_answer=1 tokens, which cannot be predicted whole: 3." in result.stderr
     for command in ("predict", "evaluate", "export"):
         assert_error(commands, command, ["--max_answer=0"], ["--max_answer=0", "expected a positive integer"])
 

@@ -204,7 +204,7 @@ def test_a_failing_tfds_download_is_reported(tmp_path, monkeypatch):
 )
 def test_unknown_tfds_names_are_reported(tmp_path, spec, parts):
     message = failure(spec, "dev", tfds_data_dir=str(tmp_path))
-    for part in [f"--dataset={spec}", "SQuAD JSON file", "auto", "sample", "squad/v1.1", *parts]:
+    for part in [f"--dataset={spec}", "file of questions", "auto", "sample", "squad/v1.1", *parts]:
         assert part in message
 
 

@@ -117,7 +117,7 @@ QA = ("data", 0, "paragraphs", 0, "qas", 0)
         (with_field(("data", 0, "paragraphs", 0, "context"), ...), ["data[0].paragraphs[0].context is missing"]),
         (with_field(("data", 0, "paragraphs", 0, "context"), None), ["data[0].paragraphs[0].context is null"]),
         (with_field(("data", 0, "paragraphs", 0, "qas"), ...), ["data[0].paragraphs[0].qas is missing"]),
-        (with_field((*QA, "id"), 5), ["data[0].paragraphs[0].qas[0].id is the number 5", "expected a text"]),
+        (with_field((*QA, "id"), 5.0), ["data[0].paragraphs[0].qas[0].id is the number 5.0", "expected a text"]),
         (with_field((*QA, "question"), ...), ["data[0].paragraphs[0].qas[0].question is missing"]),
         (with_field((*QA, "answers"), ...), ["data[0].paragraphs[0].qas[0].answers is missing", "expected a list"]),
         (with_field((*QA, "answers"), "Ada"), ["qas[0].answers is the text 'Ada'", "expected a list"]),
@@ -270,7 +270,7 @@ def test_json_lines_with_every_field_name(tmp_path):
     assert records(tmp_path, raw) == [
         Record("1", "Who?", "Ada."),
         Record("x", "Where?", "Caf\u00e9."),
-        Record("7", "When?", "Now."),
+        Record(7, "When?", "Now."),
     ]
 
 

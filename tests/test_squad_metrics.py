@@ -10,6 +10,7 @@ import pytest
 from shared_data import SHARED, needs_shared
 
 from fabir_tf.pipelines.datasets import squad_metrics
+from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, read_squad
 from fabir_tf.pipelines.errors import UserError
@@ -21,6 +22,10 @@ def asked(**references):
         for identifier, texts in references.items()
     )
     return SquadData("asked.json", ("passage",), ("",), questions)
+
+
+def texts_of(path):
+    return {identifier: found.text for identifier, found in read_predictions(path).items()}
 
 
 def failure(call, *arguments):
@@ -212,7 +217,7 @@ def test_v2_threshold_must_be_a_number():
 def test_predictions_keep_their_order_and_texts(tmp_path):
     path = tmp_path / "predictions.json"
     path.write_text('{"z": "Caf\u00e9", "a": ""}', encoding="utf-8")
-    assert list(squad_metrics.read_predictions(path).items()) == [("z", "Caf\u00e9"), ("a", "")]
+    assert list(read_predictions(path).items()) == [("z", Prediction("Caf\u00e9")), ("a", Prediction(""))]
     path.write_text('{"z": 0.25, "a": 1}', encoding="utf-8")
     assert squad_metrics.read_no_answer_probabilities(path) == {"z": 0.25, "a": 1}
 
@@ -230,11 +235,11 @@ def test_predictions_keep_their_order_and_texts(tmp_path):
 def test_bad_prediction_files_are_reported(tmp_path, raw, parts):
     path = tmp_path / "predictions.json"
     path.write_text(raw, encoding="utf-8")
-    message = failure(squad_metrics.read_predictions, path)
+    message = failure(read_predictions, path)
     for part in ["predictions.json", *parts]:
         assert part in message
-    assert "no such file" in failure(squad_metrics.read_predictions, tmp_path / "absent.json")
-    assert "found a folder" in failure(squad_metrics.read_predictions, tmp_path)
+    assert "no such file" in failure(read_predictions, tmp_path / "absent.json")
+    assert "found a folder" in failure(read_predictions, tmp_path)
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "true", '"0.5"', "null"])
@@ -312,7 +317,7 @@ def test_scores_of_the_sample_are_those_of_the_definitions():
 )
 def test_official_figures_of_v1(name, match, overlap, missing):
     data = read_squad(SHARED / "squad" / "dev-v1.1.json")
-    predictions = squad_metrics.read_predictions(SHARED / "squad" / f"predictions-v1.1-{name}.json")
+    predictions = texts_of(SHARED / "squad" / f"predictions-v1.1-{name}.json")
     assert squad_metrics.score_v1(data, predictions) == {"exact_match": match, "f1": overlap, "total": 10570}
     assert len(squad_metrics.missing_predictions(data, predictions)) == missing
 
@@ -320,7 +325,7 @@ def test_official_figures_of_v1(name, match, overlap, missing):
 @needs_shared
 def test_official_figures_of_v2():
     data = read_squad(SHARED / "squad" / "dev-v2.0.json")
-    predictions = squad_metrics.read_predictions(SHARED / "squad" / "predictions-v2.0-bert-single.json")
+    predictions = texts_of(SHARED / "squad" / "predictions-v2.0-bert-single.json")
     expected = {
         "exact": 78.74168280973637,
         "f1": 81.77528052374727,

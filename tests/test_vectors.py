@@ -483,3 +483,16 @@ def test_a_file_may_have_a_comma_in_its_name(tmp_path):
 def test_a_missing_file_among_several_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"absent.vec: no such file"):
         load_vectors(f"bundled,{tmp_path / 'absent.vec'}")
+
+
+@pytest.mark.parametrize(("announced", "is_whole"), [(0, True), (2, True), (3, True), (4, False), (2_000_000, False)])
+@pytest.mark.parametrize("max_words", [2, 1000])
+def test_a_file_that_ends_before_its_header_says_so(tmp_path, announced, is_whole, max_words):
+    # A repeated word and one beyond the limit are vectors, too.
+    path = tmp_path / "cut.vec"
+    path.write_text(f"{announced} 2\nthe 1 2\n\nThe 1 2\nmill 3 4\n")
+    if is_whole:
+        assert load_vectors(str(path), frozenset(), max_words).words == ["the", "mill"]
+        return
+    with pytest.raises(UserError, match=rf"cut\.vec: found 3 of {announced:,} vectors, expected all"):
+        load_vectors(str(path), frozenset(), max_words)

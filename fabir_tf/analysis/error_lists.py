@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fabir_tf.analysis.judged import Judged, Prediction
+from fabir_tf.analysis.judged import Judged
+from fabir_tf.pipelines.datasets.predictions import Prediction
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 
 _LEGEND = (

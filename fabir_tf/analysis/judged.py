@@ -2,32 +2,14 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping
-from numbers import Real
-from typing import Any
 
 import numpy as np
 
+from fabir_tf.pipelines.datasets.predictions import Prediction
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, check_predictions, exact_match, f1
+from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.json_files import open_json, parse_json, shown
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """One answer of a predictions file.
-
-    Attributes:
-        text: the answer; "" predicts that there is none.
-        start: its offset in the passage, in code points; None if the file gives none.
-        probability: the reader's probability of it, from 0 to 1; None if the file gives none.
-    """
-
-    text: str
-    start: int | None = None
-    probability: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,60 +55,3 @@ def judge(name: str, data: SquadData, predictions: Mapping[str, Prediction]) -> 
             truths = [answer.text for answer in question.answers] or [""]
             scores[:, index] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
     return Judged(name, found, *(100.0 * scores))
-
-
-def read_answers(path: str | os.PathLike) -> dict[str, Prediction]:
-    """Reads predictions in the official form, or the JSON lines of `fabir-predict`.
-
-    Args:
-        path: a JSON object from question ids to texts; or one JSON line per question with `id`, `answer` and optionally
-            `start` and `probability`. Lines with `error` instead of an answer count as missing.
-
-    Returns:
-        The predictions by question id.
-
-    Raises:
-        UserError: the file has neither form.
-    """
-    with open_json(path) as file:
-        content = file.read()
-    lines = [line for line in content.split(b"\n") if line.strip()]
-    if lines and _is_answer_line(lines[0]):
-        return dict(_from_lines(str(path), lines))
-    predictions = check_predictions(parse_json(content, str(path)), path)
-    return {identifier: Prediction(text) for identifier, text in predictions.items()}
-
-
-def _is_answer_line(line: bytes) -> bool:
-    try:
-        first = parse_json(line, "")
-    except UserError:
-        return False
-    return isinstance(first, dict) and "id" in first and bool({"answer", "error"} & set(first))
-
-
-def _from_lines(path: str, lines: list[bytes]):
-    for number, line in enumerate(lines, 1):
-        where = f"{path}, answer {number}"
-        row = parse_json(line, where)
-        if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-            raise UserError(f"{where}: found {shown(row)}, expected an object with a text id and an answer")
-        if "error" in row:
-            continue
-        if not isinstance(row.get("answer"), str):
-            raise UserError(f"{where}: found {shown(row.get('answer'))} for answer, expected a text")
-        yield row["id"], Prediction(row["answer"], _start(where, row), _probability(where, row))
-
-
-def _start(where: str, row: dict[str, Any]) -> int | None:
-    start = row.get("start")
-    if start is None or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
-        return start
-    raise UserError(f"{where}: found {shown(start)} for start, expected an offset in the passage")
-
-
-def _probability(where: str, row: dict[str, Any]) -> float | None:
-    value = row.get("probability")
-    if value is None or (isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1):
-        return value
-    raise UserError(f"{where}: found {shown(value)} for probability, expected a number from 0 to 1")

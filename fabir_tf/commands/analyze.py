@@ -13,9 +13,10 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.analysis.judged import judge
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -26,7 +27,7 @@ from fabir_tf.pipelines.text.word_processor import WordTokenizer
 
 def define_flags() -> None:
     """Flags of the command."""
-    flags.DEFINE_string("dataset", None, "The questions: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("dataset", None, "The questions: a file of questions, a TFDS name, sample or auto.")
     text = "Predictions, comma-separated, each a file or NAME=FILE; all others are compared with the first."
     flags.DEFINE_list("predictions_files", [], text)
     flags.DEFINE_string("output", None, "Folder for the results.")
@@ -40,12 +41,12 @@ def main(values: flags.FlagValues) -> None:
     """Reads the predictions, scores them and writes the results."""
     reader_folder = cli.reader_folder(values)
     _validate_flags(values, reader_folder)
-    folder = Path(values.output).expanduser()
+    folder = Path(values.output)
     validate_writable(folder / "report.html")
     named = dict(_named(text) for text in values.predictions_files)
     if len(named) < len(values.predictions_files):
         raise UserError("--predictions_files: found the same name twice, expected different names, as in NAME=FILE")
-    answers = {name: read_answers(path) for name, path in named.items()}
+    answers = {name: read_predictions(path) for name, path in named.items()}
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
     with removed_on_failure(folder):

@@ -28,6 +28,8 @@ from fabir_tf.training.run_setup import recorded_training
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
+# All other flags with texts name files, folders or what may be one.
+TEXT_FLAGS = ("question", "passage", "question_id")
 
 
 def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
@@ -125,10 +127,28 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         _fail(_without_python(error))
     except (flags.Error, ValueError) as error:
         _fail(f"{error}; --help lists the flags")
+    _expand_home()
     if flags.FLAGS["verbosity"].using_default_value:
         # The log messages of other libraries would bury the command's own.
         flags.FLAGS.verbosity = -1
     return rest
+
+
+def _expand_home() -> None:
+    """Makes `~` the home folder in every flag that may name files."""
+    for name, flag in flags.FLAGS.flag_values_dict().items():
+        if name in TEXT_FLAGS:
+            continue
+        if isinstance(flag, str):
+            flags.FLAGS[name].value = ",".join(map(_with_home, flag.split(",")))
+        elif isinstance(flag, list):
+            flags.FLAGS[name].value = [_with_home(part) for part in flag]
+
+
+def _with_home(part: str) -> str:
+    """One path, perhaps as NAME=PATH, of a flag's value."""
+    name, equals, path = part.rpartition("=")
+    return f"{name}{equals}{os.path.expanduser(path)}"
 
 
 def _without_python(error: flags.IllegalFlagValueError) -> str:
@@ -319,7 +339,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     """
     given = _settings_in(values.config) if values.config else {}
     named = given.pop("model", None)
-    fixed = prepared_settings(Path(prepared).expanduser()) if prepared else {}
+    fixed = prepared_settings(Path(prepared)) if prepared else {}
     start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
     # A value that is no string is reported below, like any other setting of --config.
     start = reader_directory(start_from).read_model_config() if start_from and isinstance(start_from, str) else None

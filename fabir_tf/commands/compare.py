@@ -38,12 +38,12 @@ def define_flags() -> None:
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and compares."""
     cli.validate_given(values, output="the folder for the runs and the table")
-    folder = Path(values.output).expanduser()
+    folder = Path(values.output)
     compare(_plan(values, folder), lambda line: print(line, flush=True))
 
 
 def _plan(values: flags.FlagValues, folder: Path) -> Plan:
-    configs = tuple(Path(name).expanduser() for name in values.configs)
+    configs = tuple(Path(name) for name in values.configs)
     if not configs:
         raise UserError("--configs is missing: name the flag files to compare")
     for path in configs:
@@ -60,10 +60,10 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
         )
     refuse_single_run(values, "--seeds and the flag files set it")
     dataset = values.eval_dataset or values.dataset
-    if not dataset or (names_file(dataset) and not values.eval_dataset):
-        raise UserError(
-            "--dataset and --eval_dataset are missing: name the data that all runs are trained and scored on"
-        )
+    if not dataset:
+        raise UserError("--dataset is missing: name the data that all runs are trained and scored on")
+    if names_file(dataset) and not values.eval_dataset:
+        raise UserError(f"--eval_dataset is missing: name the data that all runs of --dataset={dataset} are scored on")
     plan = Plan(configs, training_seeds(values.seeds), shared_flags(values), values.test_dataset or dataset, folder)
     if values.test_dataset:
         # Reports a mistake before hours of training.

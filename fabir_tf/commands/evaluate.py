@@ -13,12 +13,9 @@ import time
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
-from fabir_tf.pipelines.datasets.squad_metrics import (
-    missing_predictions,
-    read_no_answer_probabilities,
-    read_predictions,
-)
+from fabir_tf.pipelines.datasets.squad_metrics import missing_predictions, read_no_answer_probabilities
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable, write_text
 from fabir_tf.reading.evaluation import predictions_of, score, score_answers
@@ -28,12 +25,14 @@ def define_flags() -> None:
     """Flags of the command."""
     cli.define_reader_flags("is scored")
     flags.DEFINE_string(
-        "predictions_file", None, "Predictions to score instead of a reader: JSON, question id to text."
+        "predictions_file",
+        None,
+        "Predictions to score instead of a reader: JSON, question id to text, or what fabir-predict writes.",
     )
     flags.DEFINE_string(
         "no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to no-answer probability."
     )
-    flags.DEFINE_string("dataset", None, "Data to score on: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("dataset", None, "Data to score on: a file of questions, a TFDS name, sample or auto.")
     flags.DEFINE_string("output_file", None, "File for the reader's predictions, in the official format.")
     flags.DEFINE_string("report_file", None, "File for the scores, as JSON.")
     cli.define_data_flags()
@@ -74,7 +73,7 @@ def _load(values: flags.FlagValues):
 
 def _score_file(values: flags.FlagValues) -> dict:
     data = _load(values)
-    predictions = read_predictions(values.predictions_file)
+    predictions = {key: found.text for key, found in read_predictions(values.predictions_file).items()}
     if values.no_answer_file and not data.has_unanswerable:
         raise UserError(f"--no_answer_file is for SQuAD 2.0, found no unanswerable question in {data.name}")
     no_answer = read_no_answer_probabilities(values.no_answer_file) if values.no_answer_file else None

@@ -27,7 +27,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "calibration_dataset",
         None,
-        "Held-out questions to calibrate the probabilities on: a SQuAD JSON file, a TFDS name, or sample; none keeps "
+        "Held-out questions to calibrate the probabilities on: a file of questions, a TFDS name, or sample; none keeps "
         "the reader's own probabilities. By default the articles that the run held out of its training file; a reader "
         "that is already calibrated needs none.",
     )

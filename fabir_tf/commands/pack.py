@@ -28,7 +28,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "calibration_dataset",
         None,
-        "Held-out questions to calibrate the reader's probabilities on: a SQuAD JSON file, a TFDS name, or sample. By "
+        "Held-out questions to calibrate the probabilities on: a file of questions, a TFDS name, or sample. By "
         "default the calibration of --run_dir is kept; an average of several readers has none.",
     )
     cli.define_data_flags()

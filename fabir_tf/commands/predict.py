@@ -3,10 +3,10 @@
     fabir-predict --run_dir=runs/base --question="Who built the mill?" --passage="The mill was built by Anna Keld."
     fabir-predict --run_dir=runs/base --input_file=questions.jsonl --output_file=answers.jsonl
 
-The input is a SQuAD-like JSON file, or JSON lines with the fields question, passage (or context) and optionally id;
-"-" is standard input. Each answer is one JSON line with id, answer, start, end (characters), probability,
-no_answer_probability, is_answer and n_best. A record that cannot be read gets a line with id and error; the others are
-answered.
+The input is a file of questions in any format of fabir-convert, or JSON lines with the fields question, passage (or
+context) and optionally id; "-" is standard input. Answers in it are not looked at. Each answer is one JSON line with
+id, answer, start, end (characters), probability, no_answer_probability, is_answer and n_best. A record that cannot be
+read gets a line with id and error; the others are answered.
 """
 
 import contextlib
@@ -33,7 +33,9 @@ def define_flags() -> None:
     flags.DEFINE_string("question", None, "The question, with --passage.")
     flags.DEFINE_string("passage", None, "The text to answer from, with --question.")
     flags.DEFINE_string(
-        "input_file", None, "File of questions instead: SQuAD-like JSON or JSON lines; - is standard input."
+        "input_file",
+        None,
+        "File of questions instead: SQuAD JSON, JSON lines, CSV or Parquet; - is standard input.",
     )
     flags.DEFINE_string("output_file", None, "File for the answers; by default standard output.")
     flags.DEFINE_integer("n_best", 1, "Spans per question.", lower_bound=1, upper_bound=1000)
@@ -79,7 +81,7 @@ def _input_records(path: str) -> Iterator[Record]:
     first = next(records, None)
     if first is None:
         name = "standard input" if path == STANDARD_INPUT else path
-        raise UserError(f"{name}: found no question, expected SQuAD JSON or JSON lines with question and passage")
+        raise UserError(f"{name}: found no question, expected rows with question and passage, or SQuAD JSON")
     return itertools.chain([first], records)
 
 

@@ -25,7 +25,7 @@ def define_flags() -> None:
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and prepares the data."""
     cli.validate_given(values, output="the folder for the arrays")
-    folder = Path(values.output).expanduser()
+    folder = Path(values.output)
     model_config, training = cli.configurations(values)
     validate_free(folder)
     data = prepare_data(model_config, training, cli.data_options(values), print)

@@ -13,13 +13,14 @@ from pathlib import Path
 from absl import flags
 
 from fabir_tf.analysis.groupings import groupings
-from fabir_tf.analysis.judged import judge, read_answers
+from fabir_tf.analysis.judged import judge
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
 from fabir_tf.experiments.compare import Plan, as_markdown, compare
 from fabir_tf.experiments.published import FIGURES, TABLES
+from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import atomic_write, csv_text, validate_writable, write_text
@@ -47,7 +48,7 @@ def main(values: flags.FlagValues) -> None:
     if names_file(dataset) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
     number = int(values.table or 2)
-    folder = Path(values.output).expanduser()
+    folder = Path(values.output)
     # Tables 1 and 6 share their runs; those of table 2 are longer.
     runs = folder / ("table_2" if number == 2 else "ablations")
     validate_writable(runs / "plan.json")
@@ -68,7 +69,7 @@ def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
     data = load_dataset(plan.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
     tokenized = tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr)
     runs = {config.stem: RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}") for config in plan.configs}
-    judged = [judge(name, data, read_answers(run.predictions)) for name, run in runs.items()]
+    judged = [judge(name, data, read_predictions(run.predictions)) for name, run in runs.items()]
     way = next(way for way in groupings(tokenized) if way.name == FIGURES[number])
     rows = [row for row in score_groups(judged, [way]) if row["grouping"] == way.name]
     path = plan.folder.parent / f"figure_{number}.csv"

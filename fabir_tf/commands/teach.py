@@ -20,7 +20,7 @@ from fabir_tf.pipelines.files import named_errors, validate_writable
 def define_flags() -> None:
     """Flags of the command."""
     flags.DEFINE_list("run_dirs", [], "Runs whose best checkpoints are the teachers, comma-separated.")
-    flags.DEFINE_string("dataset", None, "The questions: a SQuAD JSON file, a TFDS name, sample or auto.")
+    flags.DEFINE_string("dataset", None, "The questions: a file of questions, a TFDS name, sample or auto.")
     flags.DEFINE_string("output", None, "File for the distributions.")
     cli.define_reading_flags()
     cli.define_data_flags()
@@ -34,7 +34,7 @@ def main(values: flags.FlagValues) -> None:
     if not all(values.run_dirs):
         found = ",".join(values.run_dirs)
         raise UserError(f"--run_dirs={found}: expected the folders of trained runs, found an empty name")
-    output = Path(values.output).expanduser()
+    output = Path(values.output)
     if output.exists():
         raise UserError(f"--output={values.output}: found an existing file, expected a new one")
     validate_writable(output)

@@ -3,7 +3,6 @@
 import importlib.metadata
 import json
 import os
-from pathlib import Path
 
 import keras
 
@@ -13,7 +12,7 @@ from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.files import user_path, write_text
 from fabir_tf.pipelines.json_files import read_json, shown
 from fabir_tf.pipelines.text.processor import PROCESSOR_FILE, TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
@@ -38,7 +37,7 @@ class RunDirectory:
     def __init__(self, path: str | os.PathLike):
         if not str(path):
             raise UserError("found an empty name, expected the folder of a run")
-        self.path = Path(path).expanduser()
+        self.path = user_path(path)
         self.config = self.path / "config.json"
         self.lock = self.path / "training.lock"
         self.processor = self.path / "processor"

@@ -29,6 +29,7 @@ from fabir_tf.pipelines.datasets.squad import (
     check_offsets,
     data_without_unanswerable,
     hold_out,
+    holds_out_articles,
 )
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import measure_coverage
@@ -278,9 +279,10 @@ def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[Squ
     if training.eval_dataset:
         return train_data, load_dataset(training.eval_dataset, "dev", flag="--eval_dataset", **folders)
     if names_file(training.dataset):
+        unit = "article" if holds_out_articles(train_data) else "passage"
         train_data, eval_data = hold_out(train_data)
         count = f"{len(eval_data.questions):,} questions of {training.dataset}"
-        log(f"no --eval_dataset: {count} are held out, article by article")
+        log(f"no --eval_dataset: {count} are held out, {unit} by {unit}")
         return train_data, eval_data
     # The training part has already logged what "auto" stands for.
     folders["log"] = lambda line: None

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 from fabir_tf import onednn
 from fabir_tf.configuration import ConfigError
@@ -11,7 +10,7 @@ from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import validate_weights
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import removed_on_failure, validate_writable, write_text
+from fabir_tf.pipelines.files import removed_on_failure, user_path, validate_writable, write_text
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
 from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
@@ -60,7 +59,7 @@ def prepare_run(
     Raises:
         UserError: data, configuration or the run's folder do not fit; nothing already written is lost.
     """
-    prepared = Path(options.prepared).expanduser() if options.prepared else None
+    prepared = user_path(options.prepared) if options.prepared else None
     if prepared:
         settings = prepared_settings(prepared)
         of_model = {name: settings.pop(name) for name in model_settings(model_config)}

@@ -19,14 +19,14 @@ class TrainingConfig(Config):
 
     dataset: str = setting(
         "auto",
-        "Training data: a SQuAD JSON file, a TFDS name such as squad/v1.1, sample (bundled), or auto (SQuAD 1.1 "
-        "through TFDS where it is prepared or can be downloaded, else the sample); several, separated by commas, are "
-        "joined",
+        "Training data: a file (SQuAD JSON, JSON lines, CSV or Parquet), a TFDS name such as squad/v1.1, sample "
+        "(bundled), or auto (SQuAD 1.1 through TFDS where it is prepared or can be downloaded, else the sample); "
+        "several, separated by commas, are joined",
     )
     eval_dataset: str = setting(
         "",
         "Data to score after each epoch, in the same forms as dataset; if empty, the dataset's own dev split, or for a "
-        "JSON file every tenth article, held out whole",
+        "file every tenth article, held out whole",
     )
     vectors: str = setting(
         "bundled",

@@ -1,4 +1,4 @@
-"""Loads questions from a SQuAD JSON file, TensorFlow Datasets or the sample that comes with the library."""
+"""Loads questions from a file, TensorFlow Datasets or the sample that comes with the library."""
 
 import functools
 import os
@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, join, read_squad
+from fabir_tf.pipelines.datasets.formats import format_of, read_questions
+from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, join
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_files
+from fabir_tf.pipelines.files import named_files, user_path
 
 AUTO = "auto"
 SAMPLE = "sample"
 SQUAD = "squad/v1.1"
-_EXPECTED = f"the path of a SQuAD JSON file, {AUTO}, {SAMPLE}, or a dataset of TensorFlow Datasets such as {SQUAD}"
+_EXPECTED = f"the path of a file of questions, {AUTO}, {SAMPLE}, or a dataset of TensorFlow Datasets such as {SQUAD}"
 BUNDLED = Path(__file__).parents[1] / "bundled"
 TFDS_SPLITS = {"train": "train", "dev": "validation"}
 NEEDED_FEATURES = ("id", "context", "question", "answers")
@@ -36,11 +37,12 @@ def load_dataset(
     """Loads the dataset that a flag names.
 
     Args:
-        spec: "sample" for the bundled sample; the path of a SQuAD JSON file; the name of a dataset of TensorFlow
-            Datasets with SQuAD's features, for example "squad/v1.1" or "squad/v2.0"; or "auto" for squad/v1.1 if it
-            is prepared or can be prepared, else the bundled sample. "auto" is resolved once per process, so training
-            and evaluation never mix two datasets. Several names, separated by commas, are joined into one dataset.
-        split: "train" or "dev" ("validation" in TensorFlow Datasets); a JSON file is read whole for either.
+        spec: "sample" for the bundled sample; the path of a file of questions (see `read_questions`); the name of a
+            dataset of TensorFlow Datasets with SQuAD's features, for example "squad/v1.1" or "squad/v2.0"; or "auto"
+            for squad/v1.1 if it is prepared or can be prepared, else the bundled sample. "auto" is resolved once per
+            process, so training and evaluation never mix two datasets. Several names, separated by commas, are joined
+            into one dataset.
+        split: "train" or "dev" ("validation" in TensorFlow Datasets); a file is read whole for either.
         tfds_data_dir: the folder of prepared datasets; None for the default of TensorFlow Datasets.
         tfds_manual_dir: a folder with the official files (train-v1.1.json and dev-v1.1.json for squad/v1.1), from
             which the dataset is prepared without a download; None to download.
@@ -66,8 +68,8 @@ def load_dataset(
 
 
 def names_file(spec: str) -> bool:
-    """Whether the names that `load_dataset` takes include a JSON file, which has one split only."""
-    return any(part.endswith(".json") or Path(part).is_file() for part in named_files(spec))
+    """Whether the names that `load_dataset` takes include a file, which has one split only."""
+    return any(format_of(part) is not None or user_path(part).is_file() for part in named_files(spec))
 
 
 def data_from_rows(rows: Iterable[Mapping[str, Any]], name: str) -> SquadData:
@@ -136,7 +138,7 @@ def _load(
         log(f"--dataset=auto: {reason}")
         return _load_tfds(SQUAD, split, tfds_data_dir, tfds_manual_dir) if use_squad else _load_sample(split)
     if names_file(spec):
-        return read_squad(spec)
+        return read_questions(spec)
     return _load_tfds(spec, split, tfds_data_dir, tfds_manual_dir)
 
 
@@ -144,7 +146,7 @@ def _load_sample(split: str) -> SquadData:
     path = BUNDLED / f"sample-{split}.json"
     if not path.is_file():
         raise UserError(f"--dataset=sample: {path} is missing, expected it to come with the library; install it again.")
-    return replace(read_squad(path), name=f"{SAMPLE} ({split})")
+    return replace(read_questions(path), name=f"{SAMPLE} ({split})")
 
 
 @functools.cache
@@ -186,10 +188,10 @@ def _find_builder(spec: str, data_dir: str | None) -> Any:
     except ImportError as error:
         raise UserError(
             f"--dataset={spec}: tensorflow_datasets cannot be imported ({error}); "
-            "install it, or give the path of a SQuAD JSON file."
+            "install it, or give the path of a file of questions."
         ) from None
     try:
-        builder = tfds.builder(spec, data_dir=data_dir)
+        builder = tfds.builder(spec, data_dir=None if data_dir is None else user_path(data_dir))
     # TFDS raises different exceptions for an unknown name, configuration and version.
     except Exception as error:
         found = "found a folder" if Path(spec).is_dir() else "found no such file or dataset"
@@ -216,7 +218,7 @@ def _prepare(builder: Any, spec: str, manual_dir: str | None) -> None:
     import tensorflow_datasets as tfds
 
     _check_can_prepare(builder, spec, manual_dir)
-    folder = None if manual_dir is None else Path(manual_dir).expanduser()
+    folder = None if manual_dir is None else user_path(manual_dir)
     try:
         builder.download_and_prepare(download_config=tfds.download.DownloadConfig(manual_dir=folder))
     # The network, the disk, the checksums and the dataset's code raise different exceptions.
@@ -232,7 +234,7 @@ def _is_prepared(builder: Any) -> bool:
 
 
 def _check_can_prepare(builder: Any, spec: str, manual_dir: str | None) -> None:
-    if manual_dir is not None and not Path(manual_dir).expanduser().is_dir():
+    if manual_dir is not None and not user_path(manual_dir).is_dir():
         raise UserError(f"--tfds_manual_dir={manual_dir}: found no such folder, {_advice(builder)}.")
     # Under tfds.testing.mock_data nothing is downloaded, so nothing needs to be reachable.
     if not builder.url_infos or _is_mocked(builder):
@@ -255,7 +257,7 @@ def _missing_files(builder: Any, manual_dir: str | None) -> list[str]:
     names = _official_files(builder)
     if manual_dir is None:
         return names
-    return [name for name in names if not (Path(manual_dir).expanduser() / name).is_file()]
+    return [name for name in names if not (user_path(manual_dir) / name).is_file()]
 
 
 def _official_files(builder: Any) -> list[str]:
@@ -268,7 +270,7 @@ def _official_files(builder: Any) -> list[str]:
 def _advice(builder: Any) -> str:
     names = _official_files(builder)
     files = f" holding the official {' and '.join(names)}" if 0 < len(names) <= 3 else " holding its official files"
-    return f"give a folder{files} with --tfds_manual_dir, or a SQuAD JSON file with --dataset=PATH"
+    return f"give a folder{files} with --tfds_manual_dir, or a file of questions with --dataset=PATH"
 
 
 def _question_from_row(row: Mapping[str, Any], passage: int) -> Question:

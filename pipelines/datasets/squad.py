@@ -1,12 +1,14 @@
-"""Reads questions, passages and answers from SQuAD JSON with a clear message for every mistake."""
+"""Questions, passages and answers, and SQuAD JSON, the format that they are named after."""
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fabir_tf.pipelines.datasets.fields import FieldReader
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.json_files import quoted, read_json, shown
+from fabir_tf.pipelines.json_files import TOP_LEVEL, quoted, read_json
 
 NO_START = -1
 FEWEST_TITLES = 10
@@ -35,6 +37,7 @@ class Question:
         passage: index into `SquadData.passages`.
         answers: the reference answers, in the file's order; empty for an unanswerable question.
         is_impossible: the file's value; False where the file has none (SQuAD 1.1).
+        has_number_id: whether the file gives the id as a whole number; files of predictions need a text.
     """
 
     id: str
@@ -42,6 +45,12 @@ class Question:
     passage: int
     answers: tuple[Answer, ...]
     is_impossible: bool = False
+    has_number_id: bool = False
+
+    @property
+    def given_id(self) -> str | int:
+        """The id in the type that the file gives it in."""
+        return int(self.id) if self.has_number_id else self.id
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,8 @@ def read_squad(path: str | os.PathLike[str]) -> SquadData:
     """Reads an official SQuAD 1.1 or 2.0 JSON file.
 
     Args:
-        path: a UTF-8 JSON file; unknown fields are ignored, a missing title is "", a missing `answer_start` is -1.
+        path: a UTF-8 JSON file, perhaps packed with gzip; unknown fields are ignored, a missing title is "", a missing
+            `answer_start` is -1.
 
     Returns:
         The unchanged texts of the file; each paragraph is one passage.
@@ -87,13 +97,16 @@ def read_squad(path: str | os.PathLike[str]) -> SquadData:
     return squad_from_json(read_json(path), str(path))
 
 
-def squad_from_json(content: Any, name: str, *, need_answers: bool = True) -> SquadData:
+def squad_from_json(
+    content: Any, name: str, *, judge_answers: bool = True, faults: list[str] | None = None
+) -> SquadData:
     """Converts parsed SQuAD JSON to `SquadData`; see `read_squad`.
 
     Args:
         content: the value from `json.load`.
         name: the file's name, for messages.
-        need_answers: whether a question without the field `answers` is an error.
+        judge_answers: whether answers are read; questions are only asked without them.
+        faults: collects all mistakes, and what is left is returned; None raises the first.
 
     Returns:
         The data.
@@ -101,12 +114,59 @@ def squad_from_json(content: Any, name: str, *, need_answers: bool = True) -> Sq
     Raises:
         UserError: the content is not in SQuAD's format.
     """
-    reader = _Reader(name, need_answers)
-    for article, path in reader.entries(content, "data", "the top level"):
-        reader.read_article(article, path)
-    if not reader.questions:
-        raise UserError(f"{name}: found no question, expected at least one under data[].paragraphs[].qas[].")
-    return SquadData(name, tuple(reader.passages), tuple(reader.titles), tuple(reader.questions))
+    return read_squad_json(QuestionReader(name, faults, judge_answers), content)
+
+
+def read_squad_json(reader: "QuestionReader", content: Any) -> SquadData:
+    """Converts parsed SQuAD JSON to `SquadData`.
+
+    Args:
+        reader: reads the questions.
+        content: the value from `json.load`.
+
+    Raises:
+        UserError: the content is not in SQuAD's format, and the reader does not collect mistakes.
+    """
+    passages, titles, questions = [], [], []
+    for article, path in reader.attempt([], reader.entries, content, "data", TOP_LEVEL):
+        paragraphs = reader.attempt([], reader.entries, article, "paragraphs", path)
+        title = reader.attempt("", reader.title, article, path)
+        for paragraph, place in paragraphs:
+            entries = reader.attempt([], reader.entries, paragraph, "qas", place)
+            if not isinstance(paragraph, dict):
+                continue
+            before = reader.mistakes
+            passages.append(reader.attempt("", reader.text, paragraph, "context", place))
+            titles.append(title)
+            where = (len(passages) - 1, reader.mistakes == before)
+            found = [reader.attempt(None, reader.question, *entry, *where) for entry in entries]
+            questions += [question for question in found if question]
+    if not questions and not reader.mistakes:
+        reader.report(f"{reader.name}: found no question, expected at least one under data[].paragraphs[].qas[].")
+    return SquadData(reader.name, tuple(passages), tuple(titles), tuple(questions))
+
+
+def squad_to_json(data: SquadData) -> dict[str, Any]:
+    """Converts questions to the JSON of SQuAD 1.1 or, if one is marked impossible, of SQuAD 2.0.
+
+    Args:
+        data: the questions.
+
+    Returns:
+        What `squad_from_json` reads; neighboring passages with the same title are one article, and ids are texts.
+    """
+    has_marks = any(question.is_impossible for question in data.questions)
+    paragraphs: list[dict[str, Any]] = [{"context": passage, "qas": []} for passage in data.passages]
+    for question in data.questions:
+        entry: dict[str, Any] = {"id": question.id, "question": question.text}
+        entry["answers"] = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
+        mark = {"is_impossible": question.is_impossible} if has_marks else {}
+        paragraphs[question.passage]["qas"].append(entry | mark)
+    articles = [
+        {"title": title, "paragraphs": [paragraphs[index] for index in indices]}
+        for title, indices in itertools.groupby(range(len(paragraphs)), key=data.titles.__getitem__)
+    ]
+    return {"version": "2.0" if has_marks else "1.1", "data": articles}
 
 
 def check_offsets(data: SquadData) -> None:
@@ -126,10 +186,10 @@ def check_offsets(data: SquadData) -> None:
             f"expected an answer to train on; there are {len(unanswered)} such questions."
         )
     pairs = [(question, answer) for question in data.questions for answer in question.answers]
-    wrong = [(question, answer) for question, answer in pairs if not _is_at_its_offset(data, question, answer)]
+    wrong = [(question, answer) for question, answer in pairs if not is_at_its_offset(data, question, answer)]
     if wrong:
         count = f"{len(wrong)} of {len(pairs)} answers are off"
-        raise UserError(f"{data.name}: {_describe_offset(data, *wrong[0])}; {count}.")
+        raise UserError(f"{data.name}: {describe_offset(data, *wrong[0])}; {count}.")
 
 
 def data_without_unanswerable(data: SquadData) -> SquadData:
@@ -193,11 +253,8 @@ def hold_out(data: SquadData, every: int = 10) -> tuple[SquadData, SquadData]:
     """
     if every < 2:
         raise UserError(f"Held-out data: found one article in every {every}, expected 2 or more.")
-    units = _distinct(data.titles[question.passage] for question in data.questions)
-    unit_of = data.titles
-    if len(units) < max(every, FEWEST_TITLES):
-        units = _distinct(data.passages[question.passage] for question in data.questions)
-        unit_of = data.passages
+    unit_of = data.titles if holds_out_articles(data, every) else data.passages
+    units = _distinct(unit_of[question.passage] for question in data.questions)
     if len(units) < 2:
         raise UserError(f"{data.name}: all questions are about one passage, expected two or more to hold one out.")
     held = set(units[every - 1 :: every] or units[-1:])
@@ -207,104 +264,128 @@ def hold_out(data: SquadData, every: int = 10) -> tuple[SquadData, SquadData]:
     )
 
 
-class _Reader:
-    """Collects passages and questions, checks the type of each field and tracks its JSON path for messages."""
+def holds_out_articles(data: SquadData, every: int = 10) -> bool:
+    """Whether `hold_out` keeps articles whole, because there are enough of them."""
+    titles = {data.titles[question.passage] for question in data.questions}
+    return len(titles) >= max(every, FEWEST_TITLES)
 
-    def __init__(self, name: str, need_answers: bool):
-        self.name = name
-        self.need_answers = need_answers
-        self.passages: list[str] = []
-        self.titles: list[str] = []
-        self.questions: list[Question] = []
-        self.path_of_id: dict[str, str] = {}
 
-    def read_article(self, article: Any, path: str) -> None:
-        paragraphs = list(self.entries(article, "paragraphs", path))
-        title = self.text(article, "title", path) if "title" in article else ""
-        for paragraph, paragraph_path in paragraphs:
-            self.read_paragraph(paragraph, paragraph_path, title)
+class QuestionReader(FieldReader):
+    """Reads questions and their answers, in the fields that all formats share.
 
-    def read_paragraph(self, paragraph: Any, path: str, title: str) -> None:
-        entries = list(self.entries(paragraph, "qas", path))
-        self.passages.append(self.text(paragraph, "context", path))
-        self.titles.append(title)
-        for entry, entry_path in entries:
-            self.questions.append(self.read_question(entry, entry_path))
+    Args:
+        name: the file's name, for messages.
+        faults: collects the messages of all mistakes; None raises the first as a UserError.
+        judge_answers: whether answers are read.
 
-    def read_question(self, entry: Any, path: str) -> Question:
-        identifier = self.text(entry, "id", path)
-        if identifier in self.path_of_id:
-            first = self.path_of_id[identifier]
+    Attributes:
+        places: where each question is, in the order of reading.
+        broken: those of the questions with a mistake in their own fields or in their passage.
+    """
+
+    def __init__(self, name: str, faults: list[str] | None = None, judge_answers: bool = True):
+        super().__init__(name, faults)
+        self.judge_answers = judge_answers
+        self.places: list[str] = []
+        self.broken: set[str] = set()
+        self._place_of_id: dict[str, str] = {}
+
+    def question(self, entry: Any, path: str, passage: int, has_passage: bool = True) -> Question:
+        """The question of an object.
+
+        Args:
+            entry: the object, with the fields `id`, `question`, `answers` and, in SQuAD 2.0, `is_impossible`.
+            path: its place.
+            passage: the index of its passage.
+            has_passage: whether that passage is without a mistake.
+        """
+        self.as_object(entry, path, "question")
+        before = self.mistakes
+        identifier = self.attempt(str(entry.get("id", "")), self.identifier, entry, path)
+        text = self.attempt("", self.text, entry, "question", path)
+        answers = self.attempt((), self.answers, entry, path) if self.judge_answers else ()
+        is_impossible = self.judge_answers and self.attempt(False, self.is_impossible, entry, path, len(answers))
+        self.places.append(path)
+        if self.mistakes > before or not has_passage:
+            self.broken.add(path)
+        return Question(
+            str(identifier), text, passage, answers, is_impossible, has_number_id=isinstance(identifier, int)
+        )
+
+    def title(self, parent: Any, path: str) -> str:
+        """The title of an article; "" for none."""
+        if not isinstance(parent, dict) or parent.get("title") is None:
+            return ""
+        return self.text(parent, "title", path)
+
+    def identifier(self, entry: dict[str, Any], path: str) -> str | int:
+        """The id of a question, which no other question has."""
+        value = self.field(entry, "id", path, "a text or a whole number")
+        place = self.join(path, "id")
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self.wrong(place, value, "a text or a whole number")
+        if value == "":
+            raise UserError(f"{self.name}: {place} is empty, expected a text or a whole number.")
+        first = self._place_of_id.setdefault(self.unicode(str(value), place), path)
+        if first != path:
             raise UserError(
-                f"{self.name}: {path}.id is {quoted(identifier)}, the id of {first} too, expected one question per id."
+                f"{self.name}: {place} is {quoted(value)}, the id of {first} too, expected one question per id."
             )
-        self.path_of_id[identifier] = path
-        is_impossible = entry.get("is_impossible", False)
-        if not isinstance(is_impossible, bool):
-            raise self.wrong(f"{path}.is_impossible", is_impossible, "true or false")
-        answers = self.read_answers(entry, path)
-        if is_impossible and answers:
-            raise UserError(
-                f"{self.name}: {path}.is_impossible is true beside {len(answers)} answers, expected no answers."
-            )
-        return Question(identifier, self.text(entry, "question", path), len(self.passages) - 1, answers, is_impossible)
-
-    def read_answers(self, entry: dict[str, Any], path: str) -> tuple[Answer, ...]:
-        if "answers" not in entry and not self.need_answers:
-            return ()
-        return tuple(self.read_answer(*answer_and_path) for answer_and_path in self.entries(entry, "answers", path))
-
-    def read_answer(self, answer: Any, path: str) -> Answer:
-        text = self.text(answer, "text", path)
-        start = answer.get("answer_start", NO_START)
-        # In Python a bool is an int, but it is not an offset.
-        if isinstance(start, bool) or not isinstance(start, int) or start < NO_START:
-            raise self.wrong(f"{path}.answer_start", start, "an integer, the answer's offset in the passage")
-        return Answer(text, start)
-
-    def entries(self, parent: Any, key: str, parent_path: str) -> Iterator[tuple[Any, str]]:
-        """Yields the entries of a list field with their JSON paths."""
-        values = self.field(parent, key, parent_path, "a list")
-        path = self.join(parent_path, key)
-        if not isinstance(values, list):
-            raise self.wrong(path, values, "a list")
-        for index, value in enumerate(values):
-            yield value, f"{path}[{index}]"
-
-    def text(self, parent: Any, key: str, parent_path: str) -> str:
-        value = self.field(parent, key, parent_path, "a text")
-        path = self.join(parent_path, key)
-        if not isinstance(value, str):
-            raise self.wrong(path, value, "a text")
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"{self.name}: {path} has half of a surrogate pair at character {error.start}, expected Unicode text."
-            ) from None
         return value
 
-    def field(self, parent: Any, key: str, parent_path: str, expected: str) -> Any:
-        if not isinstance(parent, dict):
-            raise self.wrong(parent_path, parent, f"an object with the field {key}")
-        if key not in parent:
-            raise UserError(f"{self.name}: {self.join(parent_path, key)} is missing, expected {expected}.")
-        return parent[key]
+    def is_impossible(self, entry: dict[str, Any], path: str, answers: int) -> bool:
+        """Whether a question is marked to have no answer, which must be so."""
+        value = entry.get("is_impossible", False)
+        place = self.join(path, "is_impossible")
+        if not isinstance(value, bool):
+            raise self.wrong(place, value, "true or false")
+        if value and answers:
+            raise UserError(f"{self.name}: {place} is true beside {answers} answers, expected no answers.")
+        return value
 
-    def wrong(self, path: str, value: Any, expected: str) -> UserError:
-        return UserError(f"{self.name}: {path} is {shown(value)}, expected {expected}.")
+    def answers(self, entry: dict[str, Any], path: str) -> tuple[Answer, ...]:
+        """The answers: a list of objects, or Hugging Face's object of the lists `text` and `answer_start`."""
+        if isinstance(entry.get("answers"), dict):
+            found = self._answers_of_columns(entry["answers"], self.join(path, "answers"))
+        else:
+            found = [
+                self.attempt(None, self._answer_of_object, *answer) for answer in self.entries(entry, "answers", path)
+            ]
+        return tuple(answer for answer in found if answer)
 
-    @staticmethod
-    def join(parent_path: str, key: str) -> str:
-        return f"{parent_path}.{key}" if parent_path.startswith("data") else key
+    def answer(self, text: Any, text_path: str, start: Any, start_path: str) -> Answer | None:
+        """One answer of its two values; None if one of them is a mistake that is collected."""
+        before = self.mistakes
+        self.attempt("", self.unicode, text, text_path)
+        # In Python a bool is an int, but it is not an offset.
+        if isinstance(start, bool) or not isinstance(start, int) or start < NO_START:
+            self.report(str(self.wrong(start_path, start, "an integer, the answer's offset in the passage")))
+        return Answer(text, start) if self.mistakes == before else None
+
+    def _answer_of_object(self, answer: Any, path: str) -> Answer | None:
+        text = self.field(answer, "text", path, "a text")
+        start_path = self.join(path, "answer_start")
+        return self.answer(text, self.join(path, "text"), answer.get("answer_start", NO_START), start_path)
+
+    def _answers_of_columns(self, columns: dict[str, Any], path: str) -> list[Answer | None]:
+        texts = self.entries(columns, "text", path)
+        starts = [(NO_START, path)] * len(texts)
+        if "answer_start" in columns:
+            starts = self.entries(columns, "answer_start", path)
+        if len(texts) != len(starts):
+            found = f"{len(texts)} values of text and {len(starts)} of answer_start"
+            raise UserError(f"{self.name}: {path} has {found}, expected as many of each.")
+        return [self.attempt(None, self.answer, *text, *start) for text, start in zip(texts, starts, strict=True)]
 
 
-def _is_at_its_offset(data: SquadData, question: Question, answer: Answer) -> bool:
+def is_at_its_offset(data: SquadData, question: Question, answer: Answer) -> bool:
+    """Whether an answer is in its passage, at its offset."""
     passage = data.passages[question.passage]
     return bool(answer.text) and answer.start >= 0 and passage.startswith(answer.text, answer.start)
 
 
-def _describe_offset(data: SquadData, question: Question, answer: Answer) -> str:
+def describe_offset(data: SquadData, question: Question, answer: Answer) -> str:
+    """What is wrong with an answer that is not at its offset."""
     if not answer.text:
         return f"question {question.id!r} has an empty answer, expected a piece of the passage"
     if answer.start < 0:
@@ -322,7 +403,7 @@ def _select(data: SquadData, keep: list[bool], part: str) -> SquadData:
     kept = [index for index, is_kept in enumerate(keep) if is_kept]
     new_index = {old: new for new, old in enumerate(kept)}
     questions = tuple(
-        Question(question.id, question.text, new_index[question.passage], question.answers, question.is_impossible)
+        replace(question, passage=new_index[question.passage])
         for question in data.questions
         if question.passage in new_index
     )

@@ -173,37 +173,6 @@ def missing_predictions(data: SquadData, predictions: Mapping[str, str]) -> list
     return [question.id for question in data.questions if question.id not in predictions]
 
 
-def read_predictions(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Reads a predictions file in the official format, a JSON object from question ids to texts.
-
-    Args:
-        path: a UTF-8 JSON file.
-
-    Returns:
-        The predictions, in the file's order.
-
-    Raises:
-        UserError: the file cannot be read, is not a JSON object, or has a value that is not a text.
-    """
-    return check_predictions(read_json(path), path)
-
-
-def check_predictions(content: Any, name: str | os.PathLike[str]) -> dict[str, str]:
-    """Checks that parsed JSON is predictions in the official format.
-
-    Args:
-        content: the parsed JSON.
-        name: the file's name, for messages.
-
-    Returns:
-        The unchanged content.
-
-    Raises:
-        UserError: it is not an object from question ids to texts.
-    """
-    return _check_by_id(content, name, lambda value: isinstance(value, str), 'a text ("" for no answer)')
-
-
 def read_no_answer_probabilities(path: str | os.PathLike[str]) -> dict[str, float]:
     """Reads no-answer probabilities in the official format, a JSON object from question ids to numbers.
 

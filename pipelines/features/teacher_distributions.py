@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, read_arrays
+from fabir_tf.pipelines.files import atomic_write, read_arrays, user_path
 
 KEPT = 8
 """Tokens kept of each distribution."""
@@ -99,7 +99,7 @@ class TeacherDistributions:
         Raises:
             UserError: it is missing, damaged, of another kind, or of version 0.1.
         """
-        path = Path(path).expanduser()
+        path = user_path(path)
         try:
             return cls._of_arrays(path, read_arrays(path))
         except FileNotFoundError:

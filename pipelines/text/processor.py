@@ -12,7 +12,7 @@ import numpy as np
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples, Features
-from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.files import user_path, write_text
 from fabir_tf.pipelines.json_files import read_json, shown
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, tokenize_dataset
 from fabir_tf.pipelines.text.tokenizer import Tokens
@@ -147,7 +147,7 @@ class TextProcessor(abc.ABC):
         Raises:
             WriteError: a file cannot be written.
         """
-        folder = Path(folder)
+        folder = user_path(folder)
         content = {
             "kind": self.kind,
             "format": FORMAT,
@@ -174,7 +174,7 @@ def load_processor(
     Raises:
         UserError: a file is missing or damaged, or of an unknown kind or format.
     """
-    path = Path(folder) / PROCESSOR_FILE
+    path = user_path(folder) / PROCESSOR_FILE
     content = read_json(path)
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
@@ -184,7 +184,7 @@ def load_processor(
     values = content.get("values")
     if not isinstance(values, dict):
         raise UserError(f"{path}: found {shown(values)} as values, expected an object")
-    processor = kinds[kind].load_assets(Path(folder), values)
+    processor = kinds[kind].load_assets(path.parent, values)
     processor.saved_tokenizer_version = str(content.get("tokenizer"))
     if log and processor.saved_tokenizer_version != processor.tokenizer_version:
         log(

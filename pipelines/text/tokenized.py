@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.files import atomic_write, read_arrays
+from fabir_tf.pipelines.files import atomic_write, read_arrays, user_path
 from fabir_tf.pipelines.text.tokenizer import Tokens
 
 # Part of every cache key; raised when the arrays below change their meaning.
@@ -147,7 +147,7 @@ def tokenize_dataset(
     texts = [*data.passages, *(question.text for question in data.questions)]
     if cache_dir is None:
         return TokenizedDataset(data, tokenize_texts(texts, tokenizer, log))
-    path = Path(cache_dir).expanduser() / f"tokens-{_fingerprint(texts, tokenizer.tokenizer_version)}.npz"
+    path = user_path(cache_dir) / f"tokens-{_fingerprint(texts, tokenizer.tokenizer_version)}.npz"
     cached = _read_cache(path, len(texts), log)
     if cached is None:
         cached = tokenize_texts(texts, tokenizer, log)

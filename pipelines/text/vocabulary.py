@@ -13,6 +13,7 @@ import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
+from fabir_tf.pipelines.json_files import loads
 from fabir_tf.pipelines.text.ids import PADDING, UNKNOWN
 from fabir_tf.pipelines.text.word_vectors import load_saved_words
 
@@ -123,7 +124,7 @@ class Vocabulary:
             UserError: the text is not such JSON.
         """
         try:
-            fields = json.loads(text)
+            fields = loads(text)
         except ValueError as error:
             raise UserError(f"{name}: found broken JSON ({error}), expected a vocabulary.") from None
         names = ("trainable_words", "characters")

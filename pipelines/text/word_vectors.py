@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, named_files
+from fabir_tf.pipelines.files import atomic_write, named_files, user_path
+from fabir_tf.pipelines.json_files import loads
 from fabir_tf.pipelines.text.fasttext_binary import FastTextBinary, is_fasttext_binary
 
 BUNDLED = Path(__file__).parents[1] / "bundled" / "vectors.npz"
@@ -83,7 +84,7 @@ def load_vectors(spec: str, needed: Collection[str] = frozenset(), max_words: in
         return _concatenated([load_vectors(part, needed, max_words) for part in parts], spec)
     if not spec:
         raise UserError("The word vectors: found an empty name, expected bundled, none or a file.")
-    path = BUNDLED if spec == "bundled" else Path(spec).expanduser()
+    path = BUNDLED if spec == "bundled" else user_path(spec)
     if path.is_dir():
         raise UserError(f"{path}: found a folder, expected a file of word vectors.")
     if not path.exists():
@@ -216,7 +217,7 @@ def load_saved_vectors(folder: str | os.PathLike) -> WordVectors:
     path = folder / TABLE_FILE
     try:
         table = np.load(path, mmap_mode="r" if words else None, allow_pickle=False)
-        source = json.loads((folder / NOTE_FILE).read_bytes())["source"]
+        source = loads((folder / NOTE_FILE).read_bytes().decode())["source"]
     except FileNotFoundError as error:
         raise UserError(f"{error.filename}: no such file, expected the word vectors of a run.") from None
     except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
@@ -276,7 +277,7 @@ class _Kept:
 
 
 def _read_text(path: Path, kept: _Kept) -> np.ndarray:
-    dimension = 0
+    dimension, rows, announced = 0, 0, None
     table = np.zeros((0, 0), np.float16)
     with _open_text(path) as stream:
         # The limit per line keeps a file without newlines from filling the memory.
@@ -284,10 +285,11 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
             if line.isspace():
                 continue
             if not dimension:
-                dimension, is_header = _read_first_line(path, number, line)
+                dimension, announced = _read_first_line(path, number, line)
                 table = np.zeros((0, dimension), np.float16)
-                if is_header:
+                if announced is not None:
                     continue
+            rows += 1
             if kept.only_needed and _can_skip(path, number, line, dimension, kept.needed):
                 continue
             word, row = _parse_line(path, number, line, dimension)
@@ -296,19 +298,21 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
                 table[len(kept.words) - 1] = row
     if not kept.words:
         raise UserError(f"{path}: found no vectors, expected lines of a word and its numbers.")
+    if announced is not None and rows < announced:
+        raise UserError(f"{path}: found {rows:,} of {announced:,} vectors, expected all that its first line announces.")
     table.resize((len(kept.words), dimension), refcheck=False)
     return table
 
 
-def _read_first_line(path: Path, number: int, line: bytes) -> tuple[int, bool]:
-    """Returns the dimension from the first line, and whether that line is a header `n d`."""
+def _read_first_line(path: Path, number: int, line: bytes) -> tuple[int, int | None]:
+    """Returns the dimension from the first line and, if that line is a header `n d`, the number of vectors."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]) > 0:
-        return int(fields[1]), True
+        return int(fields[1]), int(fields[0])
     _decode(path, number, fields[0])
     if len(fields) < 2:
         raise UserError(f"{path}, line {number}: found no numbers, expected a word and the numbers of its vector.")
-    return len(fields) - 1, False
+    return len(fields) - 1, None
 
 
 def _can_skip(path: Path, number: int, line: bytes, dimension: int, needed: Collection[str]) -> bool:

@@ -1,0 +1,57 @@
+"""Parquet, as Hugging Face keeps its datasets; it needs the package pyarrow (the extra `parquet`)."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from fabir_tf.pipelines.datasets.rows import Row, rows_of
+from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.errors import UserError
+
+
+def read_rows(raw: bytes, name: str, faults: list[str] | None = None) -> Iterator[Row]:
+    """Reads the rows of a Parquet file.
+
+    Args:
+        raw: the file.
+        name: its name, for messages.
+        faults: not needed, because a damaged file cannot be read any further.
+
+    Raises:
+        UserError: pyarrow is missing, or the file is damaged.
+    """
+    pyarrow, parquet = _pyarrow(name)
+    try:
+        rows = parquet.read_table(io.BytesIO(raw)).to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UserError(f"{name}: cannot be read ({reason}), expected a Parquet file.") from None
+    for number, values in enumerate(rows, 1):
+        # A missing value of a column that other rows fill; a missing answer is the answer that there is none.
+        fields = {key: value for key, value in values.items() if value is not None or key == "answer"}
+        yield Row(f"row {number}", number, fields)
+
+
+def write_rows(data: SquadData) -> bytes:
+    """Questions as Parquet in Hugging Face's fields; ids are texts."""
+    pyarrow, parquet = _pyarrow("--output_file")
+    rows = rows_of(data)
+    for row in rows:
+        row["id"] = str(row["id"])
+    texts = {name: pyarrow.string() for name in ("id", "title", "context", "question")}
+    answers = {"text": pyarrow.list_(pyarrow.string()), "answer_start": pyarrow.list_(pyarrow.int64())}
+    types = texts | {"answers": pyarrow.struct(answers), "is_impossible": pyarrow.bool_()}
+    stream = io.BytesIO()
+    table = pyarrow.Table.from_pylist(rows, pyarrow.schema([(name, types[name]) for name in rows[0]]))
+    parquet.write_table(table, stream)
+    return stream.getvalue()
+
+
+def _pyarrow(name: str) -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        found = "Parquet needs the package pyarrow, which is not installed"
+        raise UserError(f"{name}: {found}: pip install 'fabir_tf[parquet]'.") from None
+    return pyarrow, parquet

@@ -1,0 +1,114 @@
+"""Reads files of predictions: the official JSON, the lines of `fabir-predict`, and rows in any other format."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fabir_tf.pipelines.datasets.fields import FieldReader
+from fabir_tf.pipelines.datasets.formats import read_rows
+from fabir_tf.pipelines.datasets.json_rows import Document
+from fabir_tf.pipelines.datasets.rows import Row, rows_of_list
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import quoted, shown
+
+# Of fabir-predict, and of Hugging Face's metric.
+TEXT_KEYS = ("answer", "prediction_text")
+_EXPECTED = 'an object that gives each question id a text ("" for no answer)'
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One answer of a predictions file.
+
+    Attributes:
+        text: the answer; "" predicts that there is none.
+        start: its offset in the passage, in code points; None if the file gives none.
+        probability: the reader's probability of it, from 0 to 1; None if the file gives none.
+    """
+
+    text: str
+    start: int | None = None
+    probability: float | None = None
+
+
+def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
+    """Reads a file of predictions.
+
+    Args:
+        path: a JSON object from question ids to texts, which is the official format; or rows, in JSON lines, a JSON
+            list, CSV or Parquet, with `id`, `answer` (or `prediction_text`) and optionally `start` and `probability`.
+            Rows with `error` instead of an answer count as missing.
+
+    Returns:
+        The predictions by question id, in the file's order.
+
+    Raises:
+        UserError: the file cannot be read, has neither form, or answers a question twice.
+    """
+    source, name = read_rows(path, _is_answer_row), str(path)
+    if not isinstance(source, Document):
+        return _from_rows(source, name)
+    if isinstance(source.content, list) and any(isinstance(entry, dict) for entry in source.content):
+        return _from_rows(rows_of_list(source.content), name)
+    return {identifier: Prediction(text) for identifier, text in _official(source.content, name)}
+
+
+def _official(content: Any, name: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(content, dict):
+        raise UserError(f"{name}: found {shown(content)}, expected {_EXPECTED}.")
+    for identifier, value in content.items():
+        if not isinstance(value, str):
+            found = f"question {quoted(identifier)} has {shown(value)}"
+            raise UserError(f'{name}: {found}, expected a text ("" for no answer).')
+        yield identifier, value
+
+
+def _is_answer_row(content: Any) -> bool:
+    return isinstance(content, dict) and "id" in content and any(key in content for key in (*TEXT_KEYS, "error"))
+
+
+def _from_rows(rows: Iterable[Row], name: str) -> dict[str, Prediction]:
+    reader = FieldReader(name)
+    found: dict[str, Prediction] = {}
+    places: dict[str, str] = {}
+    for row in rows:
+        if row.error:
+            raise UserError(row.error)
+        identifier = _identifier(reader, row)
+        first = places.setdefault(identifier, row.place)
+        if first != row.place:
+            repeated = f"{reader.join(row.place, 'id')} is {quoted(identifier)}, the id of {first} too"
+            raise UserError(f"{name}: {repeated}, expected one answer per question.")
+        if not row.fields.get("error"):
+            found[identifier] = _prediction(reader, row)
+    return found
+
+
+def _identifier(reader: FieldReader, row: Row) -> str:
+    value = reader.field(row.fields, "id", row.place, "a text or a whole number")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise reader.wrong(reader.join(row.place, "id"), value, "a text or a whole number")
+    return str(value)
+
+
+def _prediction(reader: FieldReader, row: Row) -> Prediction:
+    key = next((key for key in TEXT_KEYS if key in row.fields), TEXT_KEYS[0])
+    value = reader.field(row.fields, key, row.place, "a text")
+    if not isinstance(value, str):
+        raise reader.wrong(reader.join(row.place, key), value, "a text")
+    return Prediction(value, _start(reader, row), _probability(reader, row))
+
+
+def _start(reader: FieldReader, row: Row) -> int | None:
+    start = row.fields.get("start")
+    if start is None or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
+        return start
+    raise reader.wrong(reader.join(row.place, "start"), start, "an offset in the passage")
+
+
+def _probability(reader: FieldReader, row: Row) -> float | None:
+    value = row.fields.get("probability")
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1):
+        return value
+    raise reader.wrong(reader.join(row.place, "probability"), value, "a number from 0 to 1")
