@@ -8,11 +8,11 @@ ABBREVIATIONS = frozenset(
     # Names of persons, places and companies.
     "bros co corp dept dist est esq ft inc jr ltd mt mts sr st ste univ "
     # Latin and common words.
-    "al approx cf ed eds etc viz vs "
+    "al approx cf eds etc viz vs "
     # Degrees with a period inside.
     "b.sc d.phil m.phil m.sc ph.d".split()
 )
-"""Lower case and without the last period. Words that also end sentences (no, sat, sun) are left out."""
+"""Lower case and without the last period. Words that also end sentences (ed, no, sat, sun) are left out."""
 
 BEFORE_NUMBERS = frozenset(
     "apr art aug bk c ca ch chap dec eq feb fig figs jan jul jun mar no nos nov oct op p pp pt pts sec sect sep sept "
