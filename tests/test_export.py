@@ -132,8 +132,9 @@ def test_answers_are_the_readers(reader, serve):
     assert_readers_answers(serve(PAIRS), reader.answer_batch(*zip(*PAIRS, strict=True), n_best=EXPORTED_N_BEST))
 
 
-BLANK = ("", " ", "\n")
-BLANK_PAIRS = [(question, DATA.passages[0]) for question in BLANK] + [("Who?", passage) for passage in BLANK]
+BLANK = ("", " ", "\n", "...", "\u200b")
+UNREADABLE = ("艾达来了。", "เอด้ามาแล้ว")
+BLANK_PAIRS = [(question, DATA.passages[0]) for question in BLANK] + [("Who?", passage) for passage in BLANK + UNREADABLE]
 BLANK_PAIRS += [(question, passage) for question in BLANK for passage in BLANK]
 
 

@@ -194,13 +194,27 @@ def load_processor(
         raise UserError(f"{path}: found {shown(values)} as values, expected an object")
     processor = kinds[kind].load_assets(Path(folder), values)
     processor.rules = _rules(path, content, kinds[kind].rules)
-    processor.saved_tokenizer_version = str(content.get("tokenizer"))
-    if log and processor.saved_tokenizer_version != processor.tokenizer_version:
+    processor.saved_tokenizer_version = content.get("tokenizer")
+    if log and processor.saved_tokenizer_version not in (None, processor.tokenizer_version):
         log(
             f"{path}: saved with the tokenizer {processor.saved_tokenizer_version}, this installation has "
             f"{processor.tokenizer_version}: some texts may be cut into other tokens than in training"
         )
     return processor
+
+
+def saved_rules(folder: str | os.PathLike) -> int:
+    """The version of the rules of a saved processor, without its other files; 1 where it has no note of them.
+
+    Args:
+        folder: the folder.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = Path(folder) / PROCESSOR_FILE
+    content = read_json(path) if path.exists() else {}
+    return content.get("rules", 1) if isinstance(content, dict) else 1
 
 
 def _rules(path: Path, content: dict[str, Any], newest: int) -> int:
