@@ -102,13 +102,14 @@ HOSTILE = [
     *(b"\xed\xa0\x80.", b"\xc0\xaf 's", b"\xf4\x90\x80\x80"),
     *(b"caf\xe9's. \xff\xfe No", b"\xf0\x80\x80\x80\xe0\x80", "\ud800's"),
     # Abbreviations, also where the period, or the number behind it, is in the next text.
-    *("U.S", ".", "U.S.", "No.", "5", "", "p", ". 5", "fig.", "7", "in the U.S. He", "U.S.. U.S... (U.S.) 'U.S.' U.S.'s"),
+    *("U.S", ".", "U.S.", "No.", "5", "", "p", ". 5", "fig.", "7", "In the U.S. He"),
+    *("U.S.. U.S... (U.S.) 'U.S.' U.S.'s"),
     *("No. 5. No.\n\n5 no. five no. (5) No.5", "DR. Dr.. dr . Dr.Dr. ſt. İnc. Éd.", "p.m/a.m. Ph.D. non-U.S. x.U.S."),
     *("U.S.S.R.Q.P. U.S.S.R.Q.P.Z. U.1. 1.U. U.S. 5", "Messrs. approx. D.Phil. messrsx. b.scx."),
     # Marks that are read as spaces, and marks that are cut off.
     *("\u200b", "\u2060a\u200eb.\u200f No\u202a. 5", "a.\u2066\u2069\ufeff", "x\u200b'll \u200b'tis \u061c\"a\u200b\""),
-    *("\u200d", "\u00ad\u200c", "\u200dU.S.\u200d U.S\u00ad. \u00adNo. \u200d5", "co\u00adop x\u00ad-\u00adx \u200d.\u200d"),
-    *("日本語。英語 and ไทย.", "U.S.の Dr.ខ្មែរ 5 カナ no. ５"),
+    *("\u200d", "\u00ad\u200c", "\u200dU.S.\u200d U.S\u00ad. \u00adNo. \u200d5"),
+    *("co\u00adop x\u00ad-\u00adx \u200d.\u200d", "日本語。英語 and ไทย.", "U.S.の Dr.ខ្មែរ 5 カナ no. ５"),
 ]
 
 

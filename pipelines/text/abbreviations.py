@@ -2,22 +2,17 @@
 
 import re
 
-ABBREVIATIONS = frozenset(
-    # Titles and ranks.
-    "adm brig capt cmdr col cpl dr gen gov hon lt maj messrs mr mrs ms pres prof rev sen sgt supt "
-    # Names of persons, places and companies.
-    "bros co corp dept dist est esq ft inc jr ltd mt mts sr st ste univ "
-    # Latin and common words.
-    "al approx cf eds etc viz vs "
-    # Degrees with a period inside.
-    "b.sc d.phil m.phil m.sc ph.d".split()
-)
+_TITLES = "adm brig capt cmdr col cpl dr gen gov hon lt maj messrs mr mrs ms pres prof rev sen sgt supt"
+_NAMES = "bros co corp dept dist est esq ft inc jr ltd mt mts sr st ste univ"
+_COMMON_WORDS = "al approx cf eds etc viz vs"
+_DEGREES = "b.sc d.phil m.phil m.sc ph.d"
+_MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
+_NUMBERED = "art bk c ca ch chap eq fig figs no nos op p pp pt pts sec sect vol vols"
+
+ABBREVIATIONS = frozenset(f"{_TITLES} {_NAMES} {_COMMON_WORDS} {_DEGREES}".split())
 """Lower case and without the last period. Words that also end sentences (ed, no, sat, sun) are left out."""
 
-BEFORE_NUMBERS = frozenset(
-    "apr art aug bk c ca ch chap dec eq feb fig figs jan jul jun mar no nos nov oct op p pp pt pts sec sect sep sept "
-    "vol vols".split()
-)
+BEFORE_NUMBERS = frozenset(f"{_MONTHS} {_NUMBERED}".split())
 """These keep their period only where the next token begins with a digit: No. 5, Fig. 2, p. 7, Sept. 11."""
 
 LETTERS_WITH_PERIODS = r"[A-Za-z](?:\.[A-Za-z]){1,5}"
