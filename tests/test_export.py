@@ -148,7 +148,7 @@ BLANK_PAIRS += [(question, passage) for question in BLANK[2:] for passage in BLA
         [PAIRS[0], *BLANK_PAIRS, PAIRS[-1]],
         [*BLANK_PAIRS, PAIRS[3]],
     ],
-    ids=["all blank", "blank question", "blank passage", "both blank", "both of marks", "among others", "before another"],
+    ids=["all blank", "blank question", "blank passage", "both blank", "of marks", "among others", "before another"],
 )
 def test_blank_texts_have_no_answer(reader, serve, pairs):
     served = serve(pairs)
