@@ -108,13 +108,14 @@ class GraphJoinedProcessor(GraphProcessor):
 
     def __init__(self, processor):
         super().__init__()
+        self.rules = processor.rules
         self.vocabulary = GraphVocabulary(processor.vocabulary, 1)
         self.rows = processor.vocabulary.trainable_rows
         self.max_sequence = processor.max_sequence
         self.unique = processor.unique()
 
     def tokenize(self, texts):
-        return graph_tokenize(texts)
+        return graph_tokenize(texts, self.rules)
 
     def window_sizes(self, question_lengths, max_passage):
         left = self.max_sequence - SPECIAL - self.read_of(question_lengths)

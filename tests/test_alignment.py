@@ -287,13 +287,15 @@ def test_answers_of_our_own_data_are_whole_tokens(data, questions, answers, unan
 
 
 @needs_shared
-def test_answers_of_the_development_set_stand_on_whole_tokens():
+# Version 2 keeps the period of "Tiffany & Co.", which a few annotators left out.
+@pytest.mark.parametrize(("rules", "share"), [(1, 0.996), (2, 0.995)])
+def test_answers_of_the_development_set_stand_on_whole_tokens(rules, share):
     data = read_squad(SHARED / "squad/dev-v1.1.json")
-    written = measure_coverage(data, [tokenize(passage) for passage in data.passages], 400).to_json()
+    written = measure_coverage(data, [tokenize(passage, rules) for passage in data.passages], 400).to_json()
     assert written["total"] == 10_570
     assert sum(written["answers"].values()) == 34_726
-    assert written["answers"]["kept"] / 34_726 >= 0.996
-    assert written["counts"]["kept"] / 10_570 >= 0.999
+    assert written["answers"]["kept"] / 34_726 >= share
+    assert written["counts"]["kept"] / 10_570 >= 0.998
     assert written["ceiling_exact_match"] >= 99.9
     assert written["ceiling_f1"] >= written["ceiling_exact_match"]
 

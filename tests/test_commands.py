@@ -150,6 +150,17 @@ def test_resuming_a_run_that_is_over_changes_nothing(commands, tiny_run, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_run_of_older_rules_keeps_them_when_it_is_resumed(commands, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run.path, tmp_path / "run")
+    path = run / "processor" / "processor.json"
+    older = json.loads(path.read_text()) | {"rules": 1}
+    path.write_text(json.dumps(older))
+    result = passed(commands("train", *tiny_run.flags, f"--run_dir={run}", "--epochs=1", "--resume"))
+    assert result.stdout.count("text is cut by version 1 of the rules, as it was; new readers have version 2\n") == 1
+    assert json.loads(path.read_text()) == older
+
+
+@pytest.mark.slow
 def test_a_new_run_from_the_settings_of_another_with_flags_on_top(commands, tiny_run, tmp_path):
     config = tiny_run.path / "config.json"
     flag_file = tmp_path / "more.flags"
@@ -237,6 +248,17 @@ def test_a_run_and_its_predictions_have_one_score(commands, tiny_run, tmp_path):
     again = json.loads(passed(commands("evaluate", data, f"--predictions_file={output}")).stdout)
     del scored["questions_per_second"]
     assert again == scored | {"missing": 0}
+
+
+def test_what_cannot_be_read_has_no_answer_and_another_script_is_said_once(commands, tiny_run):
+    passages = ["安娜建了磨坊。", "...", "Anna built it.", "\u200b", "แอนนา", "アンナ"]
+    lines = [json.dumps({"question": "Who?", "passage": passage}) for passage in passages]
+    lines.append(json.dumps({"question": "?!", "passage": "Anna built it."}))
+    result = passed(commands("predict", f"--run_dir={tiny_run.path}", "--input_file=-", stdin="\n".join(lines)))
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["is_answer"] for answer in answers] == [False, False, True, False, False, False, False]
+    assert {(answer["answer"], answer["probability"]) for answer in answers if not answer["is_answer"]} == {("", 0.0)}
+    assert result.stderr.count("this reader reads English") == 1
 
 
 def test_missing_predictions_are_counted(commands, tiny_run, tmp_path):

@@ -1,5 +1,6 @@
 """Tests of the tokenizer in a graph: the tokens of the one in Python, for any bytes, in TensorFlow operations."""
 
+import functools
 import random
 from itertools import pairwise
 
@@ -14,9 +15,18 @@ from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.text.graph.code_points import CODE_POINTS, decode
 from fabir_tf.pipelines.text.graph.tokenizer import character_table, graph_tokenize
-from fabir_tf.pipelines.text.tokenizer import MAX_BLOCK, tokenize
+from fabir_tf.pipelines.text.invisible import JOINERS, SEPARATORS
+from fabir_tf.pipelines.text.tokenizer import MAX_BLOCK, NEWEST_RULES, tokenize
 
-tokenize_in_graph = tf.function(graph_tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+
+@functools.cache
+def traced(rules):
+    """The tokenizer of a version of the rules, traced once."""
+    function = functools.partial(graph_tokenize, rules=rules)
+    return tf.function(function, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+
+tokenize_in_graph = traced(NEWEST_RULES)
 
 
 def as_bytes(text):
@@ -31,8 +41,8 @@ def decoded(text):
     return as_bytes(text).decode("utf-8", errors="replace")
 
 
-def spans_in_python(text):
-    _, starts, ends = tokenize(decoded(text))
+def spans_in_python(text, rules=NEWEST_RULES):
+    _, starts, ends = tokenize(decoded(text), rules)
     return list(zip(starts, ends, strict=True))
 
 
@@ -46,9 +56,9 @@ def spans_in_graph(texts, function=tokenize_in_graph):
     return [spans[start:end] for start, end in pairwise(splits)]
 
 
-def assert_same(texts):
-    for text, spans in zip(texts, spans_in_graph(texts), strict=True):
-        assert spans == spans_in_python(text), text
+def assert_same(texts, rules=NEWEST_RULES):
+    for text, spans in zip(texts, spans_in_graph(texts, traced(rules)), strict=True):
+        assert spans == spans_in_python(text, rules), text
 
 
 def texts_of(data):
@@ -91,11 +101,21 @@ HOSTILE = [
     *(b"\xff", b"a\x80b", b"\xe2\x82", b"\xe2\x82a", b"\xf0\x9f\x98"),
     *(b"\xed\xa0\x80.", b"\xc0\xaf 's", b"\xf4\x90\x80\x80"),
     *(b"caf\xe9's. \xff\xfe No", b"\xf0\x80\x80\x80\xe0\x80", "\ud800's"),
+    # Abbreviations, also where the period, or the number behind it, is in the next text.
+    *("U.S", ".", "U.S.", "No.", "5", "", "p", ". 5", "fig.", "7", "In the U.S. He"),
+    *("U.S.. U.S... (U.S.) 'U.S.' U.S.'s"),
+    *("No. 5. No.\n\n5 no. five no. (5) No.5", "DR. Dr.. dr . Dr.Dr. ſt. İnc. Éd.", "p.m/a.m. Ph.D. non-U.S. x.U.S."),
+    *("U.S.S.R.Q.P. U.S.S.R.Q.P.Z. U.1. 1.U. U.S. 5", "Messrs. approx. D.Phil. messrsx. b.scx."),
+    # Marks that are read as spaces, and marks that are cut off.
+    *("\u200b", "\u2060a\u200eb.\u200f No\u202a. 5", "a.\u2066\u2069\ufeff", "x\u200b'll \u200b'tis \u061c\"a\u200b\""),
+    *("\u200d", "\u00ad\u200c", "\u200dU.S.\u200d U.S\u00ad. \u00adNo. \u200d5"),
+    *("co\u00adop x\u00ad-\u00adx \u200d.\u200d", "日本語。英語 and ไทย.", "U.S.の Dr.ខ្មែរ 5 カナ no. ５"),
 ]
 
 
-def test_same_tokens_on_hostile_texts():
-    assert_same(HOSTILE)
+@pytest.mark.parametrize("rules", [1, NEWEST_RULES])
+def test_same_tokens_on_hostile_texts(rules):
+    assert_same(HOSTILE, rules)
 
 
 def test_same_tokens_alone_as_in_a_batch():
@@ -108,12 +128,14 @@ def test_same_tokens_eagerly():
 
 
 MARKS = st.sampled_from([*"...??!''\"`-,,:;()[]<>«»“”‘’„_&#*@$%~", *("—", "\x00", "\u0301", "½", "😀", "\ufffd")])
+INVISIBLE = st.sampled_from([*SEPARATORS, *JOINERS, *JOINERS, "U.S", "p.m.", "Dr", "no.", "No. 7"])
 SPACES = st.sampled_from([" ", " ", " ", "\n", "\t", "\x0b", "\x1c", "\x1f", "\x85", "\u00a0", "\u2003", "\u2028"])
 LETTERS = st.sampled_from([*"aABsStnNdmJ345", "ll", "re", "É", "İ", "ı", "ſ", "K", "ǅ", "ª", "٣", "²", "日"])
 TEXTS = st.one_of(
     st.text(ANY_CHARACTER, max_size=60),
     st.lists(FRAGMENTS, max_size=24).map("".join),
     st.lists(st.one_of(MARKS, SPACES, LETTERS), max_size=40).map("".join),
+    st.lists(st.one_of(MARKS, SPACES, LETTERS, INVISIBLE, INVISIBLE), max_size=40).map("".join),
     st.binary(max_size=12),
 )
 
@@ -123,6 +145,7 @@ TEXTS = st.one_of(
 @given(st.lists(TEXTS, max_size=12))
 def test_same_tokens_on_any_texts(texts):
     assert_same(texts)
+    assert_same(texts, rules=1)
 
 
 def spliced_texts(passages, count):
@@ -194,11 +217,17 @@ def test_bytes_are_decoded_as_python_does(texts):
     ]
 
 
-def test_the_table_has_the_classes_of_every_code_point():
-    table = character_table()
+@pytest.mark.parametrize(("rules", "spaces"), [(1, ""), (NEWEST_RULES, SEPARATORS)])
+def test_the_table_has_the_classes_of_every_code_point(rules, spaces):
+    table = character_table(rules)
     classes = table(tf.range(CODE_POINTS))
     for name, predicate in {"space": str.isspace, "lower case": str.islower, "upper case": str.isupper}.items():
-        assert table.contains(name, classes).numpy().tolist() == [predicate(chr(code)) for code in range(CODE_POINTS)]
+        expected = [predicate(chr(code)) for code in range(CODE_POINTS)]
+        for mark in spaces:
+            expected[ord(mark)] = name == "space"
+        assert table.contains(name, classes).numpy().tolist() == expected
+    is_space = [code == ord(" ") or chr(code) in spaces for code in range(CODE_POINTS)]
+    assert (classes.numpy() == table.space).tolist() == is_space
     assert table.size < 250_000
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from tiny import ARTICLES, CONFIG, DEV_ARTICLES, squad_json, write_squad
 
 from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.text.tokenizer import tokenize
+from fabir_tf.pipelines.text.tokenizer import NEWEST_RULES, tokenize
 from fabir_tf.reading.reader import Reader
 from fabir_tf.training.prepared_data import load_data, prepare_data, save_data
 from fabir_tf.training.train import train
@@ -206,6 +207,18 @@ def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared,
     done = commands("prepare", "--dataset=sample")
     assert done.error == "--output is missing: name the folder for the arrays"
     assert not (tmp_path / "b").exists()
+
+
+def test_data_of_older_rules_is_refused(prepared, commands, tmp_path):
+    folder = shutil.copytree(prepared[0], tmp_path / "older")
+    path = folder / "processor" / "processor.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rules": 1}))
+    done = commands("train", f"--prepared={folder}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
+    assert done.error == (
+        f"--prepared={folder}: found text cut by version 1 of the rules, expected version {NEWEST_RULES}: prepare the "
+        "data again with fabir-prepare"
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_questions_without_an_answer_are_prepared_for_a_null_head(tmp_path):

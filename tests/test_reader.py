@@ -32,6 +32,7 @@ from fabir_tf.pipelines.features import batch_planning
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read
 from fabir_tf.pipelines.features.windows import reading_examples
 from fabir_tf.pipelines.text import word_processor
+from fabir_tf.pipelines.text.readable import is_blank, is_without_spaces
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
 from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span, as_texts, validate_n_best
@@ -326,10 +327,10 @@ def test_no_questions_no_answers(reader):
             max_size=12,
         ).map("".join),
     ),
-    question=st.sampled_from(["Who?", "\ud83d 😀", "a-b/c 'd'"]),
+    question=st.sampled_from(["Who?", "\ud83d 😀 x", "a-b/c 'd'"]),
 )
 def test_an_answer_is_a_segment_of_any_passage(reader, passage, question):
-    if not passage.strip():
+    if is_blank(passage) or is_without_spaces(passage):
         assert reader.answer(question, passage) == NO_ANSWER
         return
     answer = reader.answer(question, passage, n_best=5)
@@ -500,7 +501,7 @@ def test_only_the_passages_that_do_not_fit_are_cut():
 # === Nothing to read ===
 
 
-BLANK = ("", " ", "\n", " \n\t\u00a0\u3000")
+BLANK = ("", " ", "\n", " \n\t\u00a0\u3000", "...", "?!", "\u200b", "\ufeff\u00ad", "😀", "_")
 
 
 def test_where_a_text_is_blank_the_reader_does_not_answer(reader):
@@ -516,6 +517,39 @@ def test_where_a_text_is_blank_the_reader_does_not_answer(reader):
     assert ask(reader, pairs) == reader.answer_batch(*zip(*pairs, strict=True)) == [NO_ANSWER] * len(pairs)
     assert [reader.answer(*pair) for pair in pairs] == [NO_ANSWER] * len(pairs)
     assert list(reader.scores(asked(pairs))) == []
+
+
+def test_blank_is_the_same_in_every_version_of_the_rules(reader, monkeypatch):
+    monkeypatch.setattr(reader.processor, "rules", 1)
+    assert reader.answer_batch(["...", "Who?", "?"], ["Ada came.", "...", "\u200b"]) == [NO_ANSWER] * 3
+
+
+CHINESE, THAI, MIXED = "艾达来了。", "เอด้ามาแล้ว", "Ada (艾达) came."
+
+
+def test_a_passage_in_a_script_without_spaces_is_not_read_and_that_is_said_once(reader):
+    lines = []
+    said = Reader(reader.model, reader.processor, reader.config, log=lines.append)
+    assert said.answer("Who came?", MIXED).is_answer and said.answer("谁来了?", "Ada came.").is_answer
+    assert not lines
+    for _ in range(2):
+        answers = said.answer_batch(["Who came?"] * 3, [CHINESE, MIXED, THAI])
+        assert [answers[0], answers[2]] == [NO_ANSWER] * 2
+        assert_same([answers[1]], [reader.answer("Who came?", MIXED)])
+    (line,) = lines
+    assert "this reader reads English" in line
+
+
+def test_a_reader_without_a_log_warns_once(reader):
+    silent = Reader(reader.model, reader.processor, reader.config)
+    with pytest.warns(UserWarning, match="this reader reads English") as found:
+        assert [silent.answer("Who came?", text) for text in (CHINESE, THAI)] == [NO_ANSWER] * 2
+    assert len(found) == 1
+
+
+def test_a_processor_that_cuts_such_scripts_reads_them(reader, monkeypatch):
+    monkeypatch.setattr(reader.processor, "needs_spaces", False, raising=False)
+    assert reader.answer("Who came?", CHINESE).is_answer
 
 
 def test_the_answer_of_a_blank_text():

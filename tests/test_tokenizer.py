@@ -4,7 +4,6 @@ import json
 import re
 from itertools import pairwise
 
-import nltk
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +14,9 @@ from shared_data import OWN_QUESTIONS, SHARED, needs_shared
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.text import nltk_tokenizers, tokenizer
-from fabir_tf.pipelines.text.nltk_tokenizers import TOKENIZER_VERSION
-from fabir_tf.pipelines.text.tokenizer import LONGEST_REMEMBERED, MAX_BLOCK, TOKENIZER_RULES, tokenize
+from fabir_tf.pipelines.text.abbreviations import ABBREVIATIONS, BEFORE_NUMBERS
+from fabir_tf.pipelines.text.invisible import JOINERS, SEPARATORS
+from fabir_tf.pipelines.text.tokenizer import LONGEST_REMEMBERED, MAX_BLOCK, NEWEST_RULES, tokenize
 
 SPLITTING = '-‐‑‒–—―−/\\⁄∕"`´‘’‚‛“”„‟«»‹›~°'
 CONTRACTIONS = {"n't", "'s", "'m", "'d", "'re", "'ve", "'ll"}
@@ -32,29 +32,36 @@ FRAGMENTS = st.sampled_from(
         *("(", ")", "[", "]", "{", "}", "<", ">", "«", "»", ".)", '."', "?'", "a\u0301", "\u0301", "\u200d", "\u200b"),
         *(" ", " ", " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\x85", "\x1c", "\x1f", "\x0b"),
         *("😀", "👩\u200d👩", "日本語", "مرحبا", "\x00", "\x07", "\ud83d", "\udc00", "\ufeff", "½", "€20"),
+        *("\u2060", "\u200e", "\u202a", "\u2067", "\u061c", "\u200c", "\u00ad", "co\u00adop", "ไทย", "ខ្មែរ", "カナ"),
+        *("a.m.", "U.K", "Dr.", "Inc.", "etc.", "Ph.D.", "p.", "fig.", "no.", "5", "ſt.", "İnc.", "U.S.S.R.Q.P.Z."),
     ]
 )
 TEXTS = st.one_of(st.text(ANY_CHARACTER, max_size=60), st.lists(FRAGMENTS, max_size=24).map("".join))
 
 
-def assert_exact(text):
+def assert_exact(text, rules=NEWEST_RULES):
     """Checks what the docstring of `Tokens` promises."""
-    words, starts, ends = tokenize(text)
+    words, starts, ends = tokenize(text, rules)
     assert len(words) == len(starts) == len(ends)
+    # What belongs to no token.
+    invisible = SEPARATORS + JOINERS if rules > 1 else ""
     position = 0
     for word, start, end in zip(words, starts, ends, strict=True):
         assert position <= start < end
         assert text[start:end] == word
         assert not any(character.isspace() for character in word)
-        assert not text[position:start].strip()
+        assert not set(word) & set(invisible) - set(JOINERS)
+        assert not {word[0], word[-1]} & set(invisible)
+        assert not any(not character.isspace() and character not in invisible for character in text[position:start])
         position = end
-    assert not text[position:].strip()
+    assert not any(not character.isspace() and character not in invisible for character in text[position:])
 
 
 @settings(max_examples=600, deadline=None)
 @given(TEXTS)
 def test_offsets_are_exact_and_nothing_is_lost(text):
-    assert_exact(text)
+    for rules in (1, NEWEST_RULES):
+        assert_exact(text, rules)
 
 
 @settings(max_examples=300, deadline=None)
@@ -84,7 +91,8 @@ PLAIN = [
 def test_tokens_equal_those_of_nltk_if_nothing_is_split_or_rewritten(fragments):
     text = " ".join(fragments)
     sentences = PunktSentenceTokenizer().tokenize(text)
-    assert tokenize(text).words == [word for sentence in sentences for word in NLTKWordTokenizer().tokenize(sentence)]
+    words = [word for sentence in sentences for word in NLTKWordTokenizer().tokenize(sentence)]
+    assert tokenize(text, rules=1).words == words
 
 
 def nltk_spans(text):
@@ -110,7 +118,7 @@ def nltk_spans(text):
 )
 def test_nltk_tokens_of_whole_sentences_are_only_split_further(text, ending):
     text += ending
-    _, starts, ends = tokenize(text)
+    _, starts, ends = tokenize(text, rules=1)
     nltk_starts, nltk_ends = map(set, zip(*nltk_spans(text), strict=True)) if text.strip() else (set(), set())
     assert nltk_starts <= set(starts)
     assert nltk_ends <= set(ends)
@@ -140,7 +148,7 @@ def test_nltk_tokens_of_whole_sentences_are_only_split_further(text, ending):
         ("At 8:10 J. Smith came. He left...", "At|8:10|J.|Smith|came|.|He|left|..."),
         ("AC/DC\\x «oui» ‹non›", "AC|/|DC|\\|x|«|oui|»|‹|non|›"),
         ("a\u00a0b\r\nc  d\u3000e", "a|b|c|d|e"),
-        ("e\u0301tude 😀😀 \ud800 \x00 \u200b", "e\u0301tude|😀😀|\ud800|\x00|\u200b"),
+        ("e\u0301tude 😀😀 \ud800 \x00", "e\u0301tude|😀😀|\ud800|\x00"),
         ("I cannot, you're gonna", "I|can|not|,|you|'re|gon|na"),
         (" \t\r\n", ""),
         ("", ""),
@@ -253,9 +261,93 @@ def test_only_the_tokens_of_short_chunks_are_cached(monkeypatch, empty_cache, te
     assert len(tokenized) == calls
 
 
-def test_the_version_contains_those_of_the_rules_and_of_nltk():
-    assert TOKENIZER_VERSION.startswith(TOKENIZER_RULES)
-    assert TOKENIZER_VERSION.endswith(nltk.__version__)
+# === Version 2 of the rules ===
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("He was born in the U.S. in 1950.", "He|was|born|in|the|U.S.|in|1950|."),
+        ("Made in the U.S.A. It opens at 7 p.m.", "Made|in|the|U.S.A.|It|opens|at|7|p.m."),
+        ('He left (at 9 a.m.) for "Wash. D.C." Why?', 'He|left|(|at|9|a.m.|)|for|"|Wash|.|D.C.|"|Why|?'),
+        ("Dr. Lee, Mrs. Ray and Lt. Oz met.", "Dr.|Lee|,|Mrs.|Ray|and|Lt.|Oz|met|."),
+        ("A MR. AND A mr. of Voss & Co.", "A|MR.|AND|A|mr.|of|Voss|&|Co."),
+        ("Owned by Keld Bros. Ltd. and Arn Corp.", "Owned|by|Keld|Bros.|Ltd.|and|Arn|Corp."),
+        ("Salt, e.g. NaCl, i.e. a salt, etc. Done.", "Salt|,|e.g.|NaCl|,|i.e.|a|salt|,|etc.|Done|."),
+        ("a Ph.D. or an M.Sc. at St. Olav", "a|Ph.D.|or|an|M.Sc.|at|St.|Olav"),
+        ("See Fig. 3, No. 5 and pp. 7-9.", "See|Fig.|3|,|No.|5|and|pp.|7|-|9|."),
+        ("On Sept. 11 and Dec. 25.", "On|Sept.|11|and|Dec.|25|."),
+        ("Was it no. 5? He said no. Then no.", "Was|it|no.|5|?|He|said|no|.|Then|no|."),
+        ("The fig. Five figs. Vol. II", "The|fig|.|Five|figs|.|Vol|.|II"),
+        ("non-U.S. firms, a.m./p.m. hours", "non|-|U.S.|firms|,|a.m.|/|p.m.|hours"),
+        ("U.S.'s U.S.-led U.S., U.S.; U.S.: U.S.?", "U.S.|'s|U.S.|-|led|U.S.|,|U.S.|;|U.S.|:|U.S.|?"),
+        ("etc... e.g.. Mr ... Mr .", "etc|...|e.g|..|Mr|...|Mr|."),
+        ("ſt. and Éd. are not in the list.", "ſt|.|and|Éd|.|are|not|in|the|list|."),
+    ],
+)
+def test_abbreviations_keep_their_period(text, expected):
+    assert tokenize(text).words == expected.split("|")
+    assert_exact(text)
+
+
+def test_every_abbreviation_of_the_list_keeps_its_period():
+    for word in ABBREVIATIONS:
+        for text in (f"In {word}. It", f"In {word.capitalize()}. it", f"In {word.upper()}."):
+            assert tokenize(text).words[1] == text.split()[1], text
+    for word in BEFORE_NUMBERS:
+        assert tokenize(f"In {word}. 12 of").words[1] == f"{word}."
+        assert tokenize(f"In {word}.").words[1:] == [word, "."]
+    assert not ABBREVIATIONS & BEFORE_NUMBERS
+
+
+@pytest.mark.parametrize("mark", SEPARATORS)
+@pytest.mark.parametrize("text", ["{0}one{0}two{0}.", "one {0} two {0}{0}.{0}", "{0}{0}one{0} two.{0}"])
+def test_separating_marks_are_read_as_spaces(text, mark):
+    assert tokenize(text.format(mark)).words == ["one", "two", "."]
+    assert tokenize(text.format(mark)).starts == tokenize(text.format(" ")).starts
+
+
+@pytest.mark.parametrize("mark", JOINERS)
+def test_joiners_are_cut_at_the_edge_of_a_token_only(mark):
+    text = f"{mark}co{mark}op{mark} {mark} ({mark}e{mark}){mark} U.S.{mark} x{mark}-{mark}y{mark}."
+    assert tokenize(text).words == [f"co{mark}op", "(", "e", ")", "U.S.", "x", "-", "y", "."]
+    assert_exact(text)
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\ufeff\u200d", " \u00ad \u2067", "\u200c\u200c\n\u2060"])
+def test_marks_alone_are_no_token(text):
+    assert tokenize(text).words == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("in the U.S. in 1950", "in|the|U.S|.|in|1950"),
+        ("Dr. Lee, no. 5.", "Dr|.|Lee|,|no|.|5|."),
+        ("\ufeffa\u200bb\u00ad \u200d", "\ufeffa\u200bb\u00ad|\u200d"),
+    ],
+)
+def test_version_1_of_the_rules_stays(text, expected):
+    assert tokenize(text, rules=1).words == expected.split("|")
+
+
+@pytest.mark.parametrize("sentence", ["Look: {}.", "Is it {}?", "It is ({}) now.", "“{}”, she said.", "{}"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("https://www.keld.org/a/b?c=d&e=f#g", "http://10.0.0.1:8080/~user", "www.mill-house.co.uk/en/"),
+        "ftp://files.keld.org",
+        *("3/15/2024", "2024-03-15", "15.3.2024", "15/03/24", "Mar. 15, 2024"),
+        *("+1 (555) 012-3456", "0800 555 012", "555-0123", "020.7946.0123", "+44-20-7946-0999"),
+        *("v2.0.1", "1.21.3-rc.2", "3.11", "2.0b1", "10.15.7"),
+        *("a.b-c+d@mail.keld.org", "jo_o@x.co.uk", "info@keld.io", "o'neil@x.org"),
+    ],
+)
+def test_addresses_dates_numbers_and_versions_can_be_given_whole(sentence, answer):
+    tokens = tokenize(sentence.format(answer))
+    start = sentence.index("{")
+    assert start in tokens.starts
+    assert start + len(answer) in tokens.ends
 
 
 def test_offsets_are_exact_on_our_own_passages():

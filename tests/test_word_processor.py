@@ -16,13 +16,13 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples
 from fabir_tf.pipelines.features.windows import reading_examples
 from fabir_tf.pipelines.text import tokenized as module
-from fabir_tf.pipelines.text import word_processor
+from fabir_tf.pipelines.text.graph.parity import texts_cut_differently
 from fabir_tf.pipelines.text.graph.vocabulary import GraphVocabulary
 from fabir_tf.pipelines.text.graph.word_processor import GraphWordProcessor
-from fabir_tf.pipelines.text.processor import LONGEST_QUESTION, load_processor
+from fabir_tf.pipelines.text.processor import LONGEST_QUESTION, load_processor, saved_rules
 from fabir_tf.pipelines.text.registry import PROCESSORS, read_processor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, tokenize_texts
-from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
+from fabir_tf.pipelines.text.tokenizer import NEWEST_RULES, Tokens, tokenize
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
 from fabir_tf.pipelines.text.word_processor import WordProcessor, WordTokenizer
 from fabir_tf.pipelines.text.word_vectors import WordVectors
@@ -254,11 +254,22 @@ def test_a_newer_tokenizer_does_not_read_older_tokens(tmp_path, monkeypatch, tok
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_version_of_words_names_nltk(monkeypatch):
-    assert re.fullmatch(r"\d+\+nltk-[\d.]+", WordTokenizer().tokenizer_version)
-    before = WordTokenizer().tokenizer_version
-    monkeypatch.setattr(word_processor, "TOKENIZER_RULES", "17")
-    assert WordTokenizer().tokenizer_version == "17" + before[before.index("+") :]
+def test_the_version_of_words_names_the_rules_and_nltk():
+    older, newest = WordTokenizer(), WordTokenizer()
+    older.rules = 1
+    assert re.fullmatch(r"\d+\+nltk-[\d.]+", newest.tokenizer_version)
+    assert newest.tokenizer_version.startswith(f"{NEWEST_RULES}+")
+    assert older.tokenizer_version == "1" + newest.tokenizer_version.removeprefix(str(NEWEST_RULES))
+
+
+def test_each_version_of_the_rules_has_its_own_cache(tmp_path):
+    data = SquadData("x", ("in the U.S. in 1950",), ("",), (Question("q", "a\u200bb", 0, ()),))
+    older = WordTokenizer()
+    older.rules = 1
+    for _ in range(2):
+        assert tokenize_dataset(data, tmp_path).texts.lengths.tolist() == [5, 2]
+        assert tokenize_dataset(data, tmp_path, tokenizer=older).texts.lengths.tolist() == [6, 1]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 DAMAGES = {
@@ -497,6 +508,7 @@ def test_a_processor_comes_back_from_its_folder(folder):
         "kind": "words",
         "format": 1,
         "fabir_tf": __version__,
+        "rules": NEWEST_RULES,
         "tokenizer": WordTokenizer().tokenizer_version,
         "values": {"max_word_characters": 6},
     }
@@ -531,6 +543,9 @@ def test_a_packed_processor_keeps_the_first_words(tmp_path):
         ({"kind": ["words"]}, "found .* as kind, expected one of .*words"),
         ({"format": 2}, "found the number 2 as format, expected 1"),
         ({"format": None}, "found null as format, expected 1"),
+        ({"rules": 0}, f"found version the number 0 of the rules, expected 1 to {NEWEST_RULES}"),
+        ({"rules": 99}, "found version the number 99 of the rules, .* needs a later fabir_tf"),
+        ({"rules": True}, "found version .* of the rules, expected 1 to"),
         ({"values": []}, "found .* as values, expected an object"),
         ({"values": {}}, "found max_word_characters=None, expected a positive number"),
         ({"values": {"max_word_characters": 0}}, "found max_word_characters=0, expected a positive number"),
@@ -570,6 +585,38 @@ def test_another_tokenizer_is_said_in_one_sentence_and_stays_known(folder, tmp_p
         copy.save(tmp_path / "copy")
         assert json.loads((tmp_path / "copy" / "processor.json").read_text())["tokenizer"] == "0+nltk-1.0"
     assert read_processor(folder).saved_tokenizer_version == "0+nltk-1.0"
+
+
+ABBREVIATED = "He met Dr. Lee in the U.S. in 1950, at 9 a.m.\u200b"
+
+
+@pytest.mark.parametrize("rules", [1, NEWEST_RULES])
+def test_a_saved_processor_keeps_its_rules_in_python_and_in_a_graph(folder, tmp_path, rules):
+    rewrite_json(folder, rules=rules)
+    found = read_processor(folder)
+    assert saved_rules(folder) == found.rules == found.packed(1).rules == rules
+    found.save(tmp_path / "copy")
+    for processor in (found, read_processor(tmp_path / "copy")):
+        assert processor.tokenize_text(ABBREVIATED) == tokenize(ABBREVIATED, rules)
+        assert texts_cut_differently(processor, [ABBREVIATED]) == []
+    assert processor.rules == rules
+
+
+def test_a_processor_without_a_note_of_its_rules_keeps_the_first(folder):
+    content = json.loads((folder / "processor.json").read_text())
+    del content["rules"], content["tokenizer"]
+    (folder / "processor.json").write_text(json.dumps(content))
+    lines = []
+    found = read_processor(folder, lines.append)
+    assert (saved_rules(folder), found.rules, found.tokenize_text("U.S. it").words) == (1, 1, ["U.S", ".", "it"])
+    assert not lines
+
+
+def test_a_fitted_processor_has_the_rules_of_its_tokens():
+    created = WordProcessor.create({"vectors": "none", "min_word_count": 0, "min_character_count": 0})
+    created.rules = 1
+    data = SquadData("train", ("in the U.S. in 1950",), ("",), (Question("q", "the?", 0, ()),))
+    assert created.fit([created.tokenize(data)]).rules == 1
 
 
 def test_every_kind_is_registered_by_its_name():

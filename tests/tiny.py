@@ -132,7 +132,7 @@ def make_reader(words, max_passage=512, **changes) -> Reader:
     model = build_model(config)
     for weight in model.get_layer("selector").trainable_weights:
         weight.assign(3 * weight)
-    return Reader(model, processor, config, max_passage)
+    return Reader(model, processor, config, max_passage, log=lambda line: None)
 
 
 def deduplicated_inputs(inputs):

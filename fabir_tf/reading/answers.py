@@ -72,7 +72,7 @@ class Answer(Span):
 
 
 NO_ANSWER = Answer("", 0, 0, 0.0, no_answer_probability=1.0, is_answer=False)
-"""The answer where question or passage holds no word."""
+"""The answer where question or passage cannot be read: one is blank, or the passage in a script without spaces."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class QuestionAnswerer(Protocol):
         ...
 
     def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
-        """The scores of every question about a passage with tokens, in no particular order."""
+        """The scores of every question that can be read, in no particular order."""
         ...
 
     def in_graph(self, n_best: int = 5) -> "GraphAnswerer":

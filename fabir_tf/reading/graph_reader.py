@@ -18,6 +18,7 @@ from fabir_tf.pipelines.features.windows import OVERLAP
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.graph.parity import texts_cut_differently
 from fabir_tf.pipelines.text.graph.processor import GraphExamples, GraphFeatures
+from fabir_tf.pipelines.text.graph.readable import are_readable
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
 from fabir_tf.pipelines.text.graph.windows import GraphWindows, graph_merge, graph_windows, smallest_null
 from fabir_tf.pipelines.text.processor import TextProcessor
@@ -50,7 +51,7 @@ class _Asked(NamedTuple):
         text_of: int64 `(batch,)`, each question's passage.
         tokens: those of the distinct passages, followed by those of the questions.
         begins, lengths: int64 `(batch,)`, where each question's passage begins among all tokens, and its tokens; 0
-            tokens where the question has none.
+            tokens where question or passage cannot be read.
         question_lengths: int64 `(batch,)`, tokens of each question.
     """
 
@@ -77,6 +78,7 @@ class GraphReader(tf.Module):
         super().__init__()
         _validate_same_tokens(reader.processor)
         self.processor = reader.processor.in_graph()
+        self._needs_spaces = reader.processor.needs_spaces
         self.temperature = tf.Variable(reader.temperature, trainable=False, dtype=tf.float32, name="temperature")
         # A reader that always answers has a threshold above every probability.
         threshold = 2.0 if reader.no_answer_threshold is None else reader.no_answer_threshold
@@ -110,8 +112,8 @@ class GraphReader(tf.Module):
             `answer` (string, the passage's own bytes), `start` and `end` (int64, code points), `byte_start` and
             `byte_end` (int64), `probability` and `no_answer_probability` (float32), and `is_answer` (boolean), each
             `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each `(batch, n_best)`. Where the reader abstains, and
-            where question or passage holds no word, the answer is empty. Where a passage has fewer spans than n_best,
-            the surplus is empty with probability 0.
+            where question or passage cannot be read as in `Reader.answer`, the answer is empty. Where a passage has
+            fewer spans than n_best, the surplus is empty with probability 0.
         """
         asked = self._ask(question, passage)
         first, last, probability, no_answer = self._decode(*self._logits(asked))
@@ -170,7 +172,9 @@ class GraphReader(tf.Module):
         tokens = self.processor.tokenize(tf.concat([texts, question], 0))
         begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
         question_lengths = lengths[tf.size(texts) :]
-        of_passages = tf.where(question_lengths > 0, tf.gather(lengths, text_of), 0)
+        is_filled, is_passage = are_readable(tokens.code_points, tokens.text_splits, self._needs_spaces)
+        is_asked = (question_lengths > 0) & is_filled[tf.size(texts) :] & tf.gather(is_passage, text_of)
+        of_passages = tf.where(is_asked, tf.gather(lengths, text_of), 0)
         return _Asked(texts, text_of, tokens, tf.gather(begins, text_of), of_passages, question_lengths)
 
     def _logits(self, asked: _Asked) -> list[tf.Tensor]:

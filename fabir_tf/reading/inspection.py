@@ -12,6 +12,7 @@ from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples, Features
+from fabir_tf.pipelines.text.readable import is_blank
 from fabir_tf.pipelines.text.tokenizer import Tokens
 from fabir_tf.reading.answers import start_end_probabilities
 from fabir_tf.reading.reader import Reader
@@ -64,7 +65,7 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
     tokenized = reader.processor.tokenize(data)
     tokens = {"passage": tokenized.texts.tokens_of(0), "question": tokenized.texts.tokens_of(1)}
     for name, text in (("question", question), ("passage", passage)):
-        if not tokens[name].words:
+        if is_blank(text) or not tokens[name].words:
             raise UserError(f"the {name} holds no word, found {text!r}")
     length = len(tokens["passage"].words)
     longest = int(reader.processor.window_sizes(tokenized.question_lengths, reader.max_passage)[0])

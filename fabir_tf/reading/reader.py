@@ -24,6 +24,7 @@ from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_covera
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
 from fabir_tf.pipelines.features.windows import merge_windows, reading_examples, smallest_null
 from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.pipelines.text.readable import READS_ENGLISH, is_blank, is_without_spaces
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.answers import (
     NO_ANSWER,
@@ -66,6 +67,7 @@ class Reader:
         max_passage: longer passages are read in overlapping windows, in tokens.
         calibration: the temperature of the probabilities, and the threshold of "no answer"; None leaves the
             probabilities as the model gives them and always answers.
+        log: called with one sentence for the first passage in a script that the processor cannot read; None warns.
 
     Raises:
         UserError: `max_passage` is out of its range.
@@ -83,6 +85,7 @@ class Reader:
         config: ReaderConfig,
         max_passage: int = 512,
         calibration: Calibration | None = None,
+        log: Callable[[str], object] | None = None,
     ):
         if not 1 <= max_passage <= LONGEST_PASSAGE:
             raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
@@ -95,6 +98,7 @@ class Reader:
         self._folder: str | None = None
         self._precision = POLICIES[0]
         _validate_process()
+        self._log: Callable[[str], object] | None = log or _warn
         self._logits = backend.Logits(model)
         self._decoders: dict[int, Callable] = {}
         self._tokenizing = ThreadPoolExecutor(1, "fabir_tf-tokenizing")
@@ -134,7 +138,8 @@ class Reader:
             precision: the layers' dtype policy, whatever the run was trained with: "float32", "mixed_bfloat16" or
                 "mixed_float16". Softmax, norms and logits are float32 in each.
             max_answer: longest predicted answer, in tokens; None for the run's own.
-            log: called with one sentence if the installed tokenizer cuts text in another way than in training.
+            log: called with one sentence if the installed tokenizer cuts text in another way than in training, and for
+                the first passage in a script that the reader cannot read; None warns of the latter.
 
         Returns:
             The reader.
@@ -183,7 +188,7 @@ class Reader:
             set_frozen_tables(model, processor.frozen_tables)
             load_weights(run.best, model)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
-        reader = cls(model, processor, config, max_passage, calibration)
+        reader = cls(model, processor, config, max_passage, calibration, log)
         reader._logits.answer_at_once()
         reader._folder, reader._precision = _lasting_name(run), precision
         return reader
@@ -207,7 +212,8 @@ class Reader:
             n_best: spans to return in `Answer.n_best`.
 
         Returns:
-            The answer. Where a text is blank, the reader does not answer and all probabilities of spans are 0.
+            The answer. Where a text is blank (it holds no letter and no digit) or the passage is mostly in Han, kana,
+            Thai, Lao or Khmer letters, the reader does not answer and all probabilities of spans are 0.
 
         Raises:
             UserError: `n_best` is out of its range, or a text is no string.
@@ -280,7 +286,7 @@ class Reader:
             progress: called with (examples done, examples in total) after each batch.
 
         Returns:
-            An answer per question, in the dataset's order. Where question or passage holds no token, the reader does
+            An answer per question, in the dataset's order. Where a text cannot be read (see `answer`), the reader does
             not answer.
 
         Raises:
@@ -298,7 +304,7 @@ class Reader:
         return answers
 
     def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
-        """The scores of every question about a passage with tokens, in no particular order.
+        """The scores of every question that can be read (see `answer`), in no particular order.
 
         Args:
             dataset: questions, or what `tokenize` returned for them.
@@ -379,12 +385,12 @@ class Reader:
     def _read(self, tokenized: TokenizedDataset, progress: Progress | None) -> Iterator[tuple[np.ndarray, _Logits]]:
         """Question numbers with the logits of their whole passages, batch by batch.
 
-        Passages that are read in windows come last, one by one. Questions without a token, or about a passage without
-        one, are left out.
+        Passages that are read in windows come last, one by one. Questions that cannot be read, or are about such a
+        passage, are left out.
         """
         _validate_process()
         lengths = tokenized.passage_lengths[tokenized.question_passages]
-        lengths = np.where(tokenized.question_lengths > 0, lengths, 0)
+        lengths = np.where(self._are_readable(tokenized), lengths, 0)
         sizes = self.processor.window_sizes(tokenized.question_lengths, self.max_passage)
         examples = reading_examples(lengths, sizes)
         features = self.processor.features(tokenized, examples)
@@ -409,6 +415,28 @@ class Reader:
                 progress(done, len(examples.lengths))
         for question, parts in windows.items():
             yield np.array([question]), _merge(parts, int(lengths[question]))
+
+    def _are_readable(self, tokenized: TokenizedDataset) -> np.ndarray:
+        """Whether each question and its passage can be read, boolean `(questions,)`."""
+        data = tokenized.data
+        asked = np.array([not is_blank(question.text) for question in data.questions], bool)
+        asked &= tokenized.question_lengths > 0
+        passages = np.array([not is_blank(passage) for passage in data.passages], bool)
+        if self.processor.needs_spaces:
+            others = np.array([is_without_spaces(passage) for passage in data.passages], bool)
+            passages &= ~others
+            self._tell_language(others[tokenized.question_passages[asked]].any())
+        return asked & passages[tokenized.question_passages]
+
+    def _tell_language(self, is_other: bool) -> None:
+        """Says once that some passages are not read."""
+        if is_other and self._log:
+            log, self._log = self._log, None
+            log(READS_ENGLISH)
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, stacklevel=2)
 
 
 def _silent(line: str) -> None:

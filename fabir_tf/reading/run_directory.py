@@ -123,7 +123,9 @@ class RunDirectory:
         if not (self.processor / PROCESSOR_FILE).exists() and (self.path / "vocabulary").is_dir():
             # Version 0.1 kept words in this folder, without a note of what they were.
             width = getattr(self.read_model_config(), "max_word_characters", None)
-            return WordProcessor.load_assets(self.path / "vocabulary", {"max_word_characters": width})
+            processor = WordProcessor.load_assets(self.path / "vocabulary", {"max_word_characters": width})
+            processor.rules = 1
+            return processor
         return read_processor(self.processor, log)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from fabir_tf import onednn
 from fabir_tf.configuration import ConfigError
@@ -11,6 +12,8 @@ from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import validate_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import removed_on_failure, user_path, validate_writable, write_text
+from fabir_tf.pipelines.text.processor import TextProcessor, saved_rules
+from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
 from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
@@ -71,11 +74,15 @@ def prepare_run(
         _validate_start(model_config, training.start_from, log)
     if prepared:
         data = load_data(prepared)
+        _validate_rules(prepared, data.processor, _expected_rules(run, model_config, training, resuming))
     else:
         data = prepare_data(model_config, training, options, log, run.processor if resuming else None)
     if resuming:
         _check_data(run, data.fingerprint)
     model_config = model_config.replace(**data.processor.sizes)
+    newest = type(data.processor).rules
+    if data.processor.rules != newest:
+        log(f"text is cut by version {data.processor.rules} of the rules, as it was; new readers have version {newest}")
     if resuming:
         _report_kernels(run, log)
     with removed_on_failure(run.processor, run.coverage):
@@ -119,6 +126,23 @@ def recorded_training(run: RunDirectory) -> TrainingConfig:
         return TrainingConfig.from_dict(run.read_config()["training"])
     except ConfigError as error:
         raise UserError(f"{run.config}: {error}") from error
+
+
+def _expected_rules(run: RunDirectory, model_config: ReaderConfig, training: TrainingConfig, resuming: bool) -> int:
+    """The version of the rules by which a run cuts text: its own, that of the reader it starts from, or the newest."""
+    if resuming:
+        return saved_rules(run.processor)
+    if training.start_from:
+        return saved_rules(reader_directory(training.start_from).processor)
+    return PROCESSORS[model_config.processor].rules
+
+
+def _validate_rules(prepared: Path, processor: TextProcessor, expected: int) -> None:
+    if processor.rules != expected:
+        raise UserError(
+            f"--prepared={prepared}: found text cut by version {processor.rules} of the rules, expected version "
+            f"{expected}: prepare the data again with fabir-prepare"
+        )
 
 
 def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[str], None]) -> None:

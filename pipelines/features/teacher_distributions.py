@@ -154,7 +154,9 @@ class TeacherDistributions:
         if len(other):
             expected = f"{lengths[other[0]]} tokens, as in the data"
             question = f"question {ids[other[0]]!r} with a passage of {self.lengths[found[other[0]]]} tokens"
-            raise UserError(f"{self.source}: found {question}, expected {expected}")
+            raise UserError(
+                f"{self.source}: found {question}, expected {expected}: its reader cuts text by other rules"
+            )
         parts = (self.indices, self.probabilities, self.null_probabilities[..., None])
         labels = np.concatenate(parts, axis=-1, dtype=np.float32)[found]
         labels[found < 0] = 0.0

@@ -2,14 +2,8 @@
 
 import re
 
-import nltk
 from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktLanguageVars, PunktSentenceTokenizer
-
-from fabir_tf.pipelines.text.tokenizer import TOKENIZER_RULES
-
-TOKENIZER_VERSION = f"{TOKENIZER_RULES}+nltk-{nltk.__version__}"
-"""Two versions may give different tokens."""
 
 _PERIOD_CONTEXT = re.compile(PunktLanguageVars().period_context_re().pattern, re.VERBOSE)
 

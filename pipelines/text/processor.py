@@ -40,6 +40,13 @@ class TextProcessor(abc.ABC):
     kind: ClassVar[str]
     """Its name in `processor.json` and in `PROCESSORS`."""
 
+    rules: int = 1
+    """The version of the rules that cut text. The class has the newest, which new readers get; a saved processor keeps
+    its own."""
+
+    needs_spaces: bool = False
+    """Whether it cannot cut scripts that put no spaces between words: such passages are not read."""
+
     saved_tokenizer_version: str | None = None
     """The tokenizer's version when the processor was first saved; None for one that was never saved."""
 
@@ -152,6 +159,7 @@ class TextProcessor(abc.ABC):
             "kind": self.kind,
             "format": FORMAT,
             "fabir_tf": __version__,
+            "rules": self.rules,
             "tokenizer": self.saved_tokenizer_version or self.tokenizer_version,
             "values": self.save_assets(folder),
         }
@@ -185,10 +193,35 @@ def load_processor(
     if not isinstance(values, dict):
         raise UserError(f"{path}: found {shown(values)} as values, expected an object")
     processor = kinds[kind].load_assets(path.parent, values)
-    processor.saved_tokenizer_version = str(content.get("tokenizer"))
-    if log and processor.saved_tokenizer_version != processor.tokenizer_version:
+    processor.rules = _rules(path, content, kinds[kind].rules)
+    processor.saved_tokenizer_version = content.get("tokenizer")
+    if log and processor.saved_tokenizer_version not in (None, processor.tokenizer_version):
         log(
             f"{path}: saved with the tokenizer {processor.saved_tokenizer_version}, this installation has "
             f"{processor.tokenizer_version}: some texts may be cut into other tokens than in training"
         )
     return processor
+
+
+def saved_rules(folder: str | os.PathLike) -> int:
+    """The version of the rules of a saved processor, without its other files; 1 where it has no note of them.
+
+    Args:
+        folder: the folder.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = Path(folder) / PROCESSOR_FILE
+    content = read_json(path) if path.exists() else {}
+    return content.get("rules", 1) if isinstance(content, dict) else 1
+
+
+def _rules(path: Path, content: dict[str, Any], newest: int) -> int:
+    # The first processors have no note of their rules.
+    rules = content.get("rules", 1)
+    if isinstance(rules, bool) or not isinstance(rules, int) or not 1 <= rules <= newest:
+        raise UserError(
+            f"{path}: found version {shown(rules)} of the rules, expected 1 to {newest}: it needs a later fabir_tf"
+        )
+    return rules

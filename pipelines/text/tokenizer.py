@@ -7,6 +7,8 @@ downloaded.
 NLTK returns strings and rewrites quotes. Each of its tokens is therefore searched in the source by a cursor that only
 moves forward, so a token cannot be placed inside an earlier word.
 
+Rules of version 2 add what `invisible` and `abbreviations` say. A reader keeps the version that it was trained with.
+
 NLTK scans each sentence some thirty times. Except for the final period of a sentence, its word tokenizer looks no
 further than one space. Each chunk between two spaces is therefore tokenized on its own and its tokens are cached,
 because most chunks of a text have occurred before. Plain words, also with a punctuation mark behind, need no NLTK.
@@ -17,8 +19,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-TOKENIZER_RULES = "1"
-"""The version of the rules in this module; raised whenever they change the tokens of any text."""
+from fabir_tf.pipelines.text.abbreviations import with_periods
+from fabir_tf.pipelines.text.invisible import separators_as_spaces, without_joiners_at_edges
+
+NEWEST_RULES = 2
+"""The version of the rules for new readers. Rules that change the tokens of any text are a new version."""
 
 HYPHENS_AND_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SLASHES = "/\\\u2044\u2215"
@@ -59,7 +64,8 @@ Span = tuple[int, int]
 class Tokens(NamedTuple):
     """The tokens of one text: `words[i] == text[starts[i]:ends[i]]`, offsets in code points.
 
-    Tokens are in order, not empty, do not overlap, and together contain every character that is not white space.
+    Tokens are in order, not empty, do not overlap, and together contain every character that is not white space; from
+    version 2 of the rules on, all but invisible marks (`invisible`).
     """
 
     words: list[str]
@@ -67,11 +73,12 @@ class Tokens(NamedTuple):
     ends: list[int]
 
 
-def tokenize(text: str) -> Tokens:
+def tokenize(text: str, rules: int = NEWEST_RULES) -> Tokens:
     """Splits a text into tokens with exact offsets; never fails and never changes the text.
 
     Args:
         text: any string; lone surrogates, control characters and texts without spaces are allowed.
+        rules: the version of the rules, from 1 to `NEWEST_RULES`.
 
     Returns:
         The tokens in their original spelling: three lists of the same length, empty for a blank text.
@@ -79,21 +86,28 @@ def tokenize(text: str) -> Tokens:
     Source:
         FABIR paper §IV (NLTK) and the rules above (further splitting).
     """
-    spans = [
-        (start + first, start + last)
-        for start, end in _sentence_spans(text)
-        for first, last in _token_spans(text[start:end])
-    ]
-    return Tokens(
-        words=[text[start:end] for start, end in spans],
-        starts=[start for start, _ in spans],
-        ends=[end for _, end in spans],
-    )
+    if rules == 1:
+        return Tokens(*_words(text, _spans(text)))
+    spans = without_joiners_at_edges(text, _spans(separators_as_spaces(text)))
+    return Tokens(*with_periods(*_words(text, spans)))
 
 
 def clear_cache() -> None:
     """Empties the cache of chunks, for timings and tests."""
     _remembered_spans.cache_clear()
+
+
+def _words(text: str, spans: list[Span]) -> tuple[list[str], list[int], list[int]]:
+    return [text[start:end] for start, end in spans], [start for start, _ in spans], [end for _, end in spans]
+
+
+def _spans(text: str) -> list[Span]:
+    """The tokens of version 1."""
+    return [
+        (start + first, start + last)
+        for start, end in _sentence_spans(text)
+        for first, last in _token_spans(text[start:end])
+    ]
 
 
 def _nltk():

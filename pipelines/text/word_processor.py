@@ -12,7 +12,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples, Features, Segments
 from fabir_tf.pipelines.text.processor import LONGEST_QUESTION, InputSpecs, TextProcessor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, TokenizedTexts
-from fabir_tf.pipelines.text.tokenizer import TOKENIZER_RULES, Tokens, tokenize
+from fabir_tf.pipelines.text.tokenizer import NEWEST_RULES, Tokens, tokenize
 from fabir_tf.pipelines.text.vocabulary import Vocabulary, build_vocabulary
 from fabir_tf.pipelines.text.word_vectors import (
     WordVectors,
@@ -30,7 +30,15 @@ TEXTS = ("passage", "question")
 
 
 class WordTokenizer:
-    """The tokenizer of `WordProcessor`, for those who count words and need no ids."""
+    """The tokenizer of `WordProcessor`, for those who count words and need no ids.
+
+    Attributes:
+        rules: the version of the rules in `fabir_tf.pipelines.text.tokenizer`.
+        needs_spaces: words are what stands between spaces.
+    """
+
+    rules = NEWEST_RULES
+    needs_spaces = True
 
     @property
     def tokenizer_version(self) -> str:
@@ -39,11 +47,11 @@ class WordTokenizer:
             nltk = importlib.metadata.version("nltk")
         except importlib.metadata.PackageNotFoundError:
             nltk = "none"
-        return f"{TOKENIZER_RULES}+nltk-{nltk}"
+        return f"{self.rules}+nltk-{nltk}"
 
     def tokenize_text(self, text: str) -> Tokens:
         """The words of a text; see `tokenize`."""
-        return tokenize(text)
+        return tokenize(text, self.rules)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +127,9 @@ class WordProcessor(WordTokenizer, TextProcessor):
         counts = datasets[0].token_counts()
         thresholds = (settings.min_word_count, settings.min_character_count)
         vocabulary = build_vocabulary(counts, vectors.words, *thresholds)
-        return WordProcessor(vocabulary, vectors, self.max_word_characters, settings)
+        fitted = WordProcessor(vocabulary, vectors, self.max_word_characters, settings)
+        fitted.rules = self.rules
+        return fitted
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -198,7 +208,7 @@ class WordProcessor(WordTokenizer, TextProcessor):
         vectors = WordVectors(self.vectors.words[:max_words], self.vectors.table[:max_words], self.vectors.source)
         vocabulary = dataclasses.replace(self.vocabulary, frozen_words=vectors.words)
         packed = PackedWordProcessor(vocabulary, vectors, self.max_word_characters)
-        packed.saved_tokenizer_version = self.saved_tokenizer_version
+        packed.rules, packed.saved_tokenizer_version = self.rules, self.saved_tokenizer_version
         return packed
 
     def save_assets(self, folder: Path) -> dict[str, Any]:

@@ -91,13 +91,19 @@ class CharacterTable(PagedTable):
 
     Args:
         classes: for each class name its characters, or a function that marks them in a string of all code points.
+        spaces: characters that get the classes of a space instead of their own.
+
+    Attributes:
+        space: the classes of a space, which no character of other classes has.
     """
 
-    def __init__(self, classes: Classes):
+    def __init__(self, classes: Classes, spaces: str = ""):
         self.bits = {name: 1 << (LETTER_BITS + index) for index, name in enumerate(classes)}
         table = _letters()
         for name, members in classes.items():
             table |= np.where(_membership(members), self.bits[name], 0).astype(np.int32)
+        table[[ord(character) for character in spaces]] = table[ord(" ")]
+        self.space = int(table[ord(" ")])
         super().__init__(table)
 
     def contains(self, name: str, classes: tf.Tensor) -> tf.Tensor:
@@ -136,13 +142,14 @@ COMMON_CLASSES: Classes = {
 
 
 @functools.cache
-def _all_characters() -> str:
+def all_characters() -> str:
+    """Every Unicode code point, in order."""
     return "".join(map(chr, range(CODE_POINTS)))
 
 
 def _membership(members: Iterable[str] | Matches) -> np.ndarray:
     if callable(members):
-        return members(_all_characters())
+        return members(all_characters())
     found = np.zeros(CODE_POINTS, bool)
     found[[ord(member) for member in members]] = True
     return found
@@ -151,7 +158,7 @@ def _membership(members: Iterable[str] | Matches) -> np.ndarray:
 def _letters() -> np.ndarray:
     letters = np.zeros(CODE_POINTS, np.int32)
     # Ignoring case, `re` matches more than two characters as i, k and s.
-    for match in re.finditer("(?i:[a-z])", _all_characters()):
+    for match in re.finditer("(?i:[a-z])", all_characters()):
         letter = next(letter for letter in string.ascii_lowercase if re.match(f"(?i:{letter})", match.group()))
         letters[match.start()] = letter_code(letter)[0]
     letters[ord("'")] = letter_code("'")[0]

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from fabir_tf.pipelines.text import tokenizer
+from fabir_tf.pipelines.text import invisible, tokenizer
+from fabir_tf.pipelines.text.graph.abbreviations import with_periods
 from fabir_tf.pipelines.text.graph.characters import Characters
 from fabir_tf.pipelines.text.graph.code_points import (
     COMMON_CLASSES,
@@ -28,6 +29,7 @@ from fabir_tf.pipelines.text.graph.code_points import (
     nltk_re,
     positions,
 )
+from fabir_tf.pipelines.text.graph.invisible import separators_as_spaces, without_joiners_at_edges
 from fabir_tf.pipelines.text.graph.sentences import SENTENCE_CLASSES, sentence_starts
 
 WORD_CLASSES: Classes = {
@@ -40,6 +42,7 @@ WORD_CLASSES: Classes = {
     "apart": ";@#$%&?!\u2012\u2013\u2014\u2015",
     "apart later": '*[](){}<>»”’"',
     "split": tokenizer.SPLIT_CHARACTERS,
+    "joiner": invisible.JOINERS,
 }
 
 SHORT_CLITICS = ("'", "'s", "'S", "'m", "'M", "'d", "'D")
@@ -70,22 +73,27 @@ class GraphTokens(NamedTuple):
     byte_offsets: tf.Tensor
 
 
-def graph_tokenize(texts: tf.Tensor) -> GraphTokens:
-    """Splits texts into the tokens of `tokenizer.tokenize(text.decode("utf-8", errors="replace"))`.
+def graph_tokenize(texts: tf.Tensor, rules: int = tokenizer.NEWEST_RULES) -> GraphTokens:
+    """Splits texts into the tokens of `tokenizer.tokenize(text.decode("utf-8", errors="replace"), rules)`.
 
     Args:
         texts: string `(batch,)`; any bytes, of which those that are not UTF-8 become U+FFFD.
+        rules: the version of the rules.
 
     Returns:
         The tokens; those of a text do not depend on the other texts.
     """
-    text = decode(texts)
-    classes = character_table()(text.values)
-    sentences = sentence_starts(text, classes, character_table())
-    characters = Characters(text.values, classes, sentences, character_table())
-    starts, ends = _tokens(characters)
-    starts, ends = positions(starts), positions(ends) + 1
+    text, table = decode(texts), character_table(rules)
+    classes = table(text.values)
+    read = text if rules == 1 else text._replace(values=separators_as_spaces(text.values, classes, table))
+    characters = Characters(read.values, classes, sentence_starts(read, classes, table), table)
+    firsts, lasts = _tokens(characters)
+    starts, ends = positions(firsts), positions(lasts) + 1
+    if rules > 1:
+        starts, ends = without_joiners_at_edges(starts, ends, characters.are_in("joiner"))
     row_splits = tf.searchsorted(starts, text.splits, out_type=tf.int64)
+    if rules > 1:
+        starts, ends, row_splits = with_periods(starts, ends, row_splits, text.values)
     text_starts = tf.repeat(text.splits[:-1], row_splits[1:] - row_splits[:-1])
     return GraphTokens(
         starts - text_starts, ends - text_starts, row_splits, text.values, text.splits, text.byte_offsets
@@ -93,9 +101,10 @@ def graph_tokenize(texts: tf.Tensor) -> GraphTokens:
 
 
 @functools.cache
-def character_table() -> CharacterTable:
+def character_table(rules: int = tokenizer.NEWEST_RULES) -> CharacterTable:
     """The character classes of all rules; computed once."""
-    return CharacterTable(COMMON_CLASSES | SENTENCE_CLASSES | WORD_CLASSES)
+    spaces = "" if rules == 1 else invisible.SEPARATORS
+    return CharacterTable(COMMON_CLASSES | SENTENCE_CLASSES | WORD_CLASSES, spaces)
 
 
 def _tokens(text: Characters) -> tuple[tf.Tensor, tf.Tensor]:

@@ -23,11 +23,12 @@ class GraphWordProcessor(GraphProcessor):
 
     def __init__(self, processor: "WordProcessor"):
         super().__init__()
+        self.rules = processor.rules
         self.vocabulary = GraphVocabulary(processor.vocabulary, processor.max_word_characters)
 
     def tokenize(self, texts: tf.Tensor) -> GraphTokens:
         """See `graph_tokenize`."""
-        return graph_tokenize(texts)
+        return graph_tokenize(texts, self.rules)
 
     def features(self, tokens: GraphTokens, passages: tf.Tensor, examples: GraphExamples) -> GraphFeatures:
         """See `GraphProcessor.features`."""

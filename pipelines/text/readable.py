@@ -1,0 +1,49 @@
+"""Whether a text can be read at all: it holds a letter or digit, in a script that puts spaces between words."""
+
+import re
+
+SCRIPTS_WITHOUT_SPACES = (
+    ("\u0e00", "\u0eff"),  # Thai, Lao
+    ("\u1780", "\u17ff"),  # Khmer
+    ("\u2e80", "\u2fdf"),  # Han radicals
+    ("\u3005", "\u3007"),  # Han iteration mark, closing mark, zero
+    ("\u3021", "\u3029"),  # Han numerals
+    ("\u3038", "\u303b"),
+    ("\u3041", "\u30ff"),  # Kana
+    ("\u31f0", "\u31ff"),
+    ("\u3400", "\u4dbf"),  # Han
+    ("\u4e00", "\u9fff"),
+    ("\uf900", "\ufaff"),
+    ("\uff66", "\uff9f"),  # Kana of half width
+    ("\U0001aff0", "\U0001b16f"),  # Kana
+    ("\U00020000", "\U000323af"),  # Han
+)
+"""First and last characters of the ranges of Han, kana, Thai, Lao and Khmer."""
+
+READS_ENGLISH = (
+    "a passage is mostly in Han, kana, Thai, Lao or Khmer letters and gets an empty answer: this reader reads English"
+)
+"""The sentence for a passage that `is_without_spaces`."""
+
+LETTER_OR_DIGIT = r"[^\W_]"
+LETTERS_WITHOUT_SPACES = "[" + "".join(f"{first}-{last}" for first, last in SCRIPTS_WITHOUT_SPACES) + "]"
+
+_LETTER_OR_DIGIT = re.compile(LETTER_OR_DIGIT)
+_LETTERS_WITHOUT_SPACES = re.compile(LETTERS_WITHOUT_SPACES + "+")
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text holds no letter and no digit."""
+    return not _LETTER_OR_DIGIT.search(text)
+
+
+def is_without_spaces(text: str) -> bool:
+    """Whether most letters of a text are of a script that puts no spaces between words."""
+    if text.isascii():
+        return False
+    found = "".join(_LETTERS_WITHOUT_SPACES.findall(text))
+    return bool(found) and 2 * _letters(found) > _letters(text)
+
+
+def _letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
