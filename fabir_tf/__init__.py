@@ -120,7 +120,8 @@ class _AfterImport(importlib.abc.MetaPathFinder):
                 execute(module)
                 self._call()
 
-            spec.loader.exec_module = exec_module
+            # Only this module's loader: each has its own.
+            setattr(spec.loader, "exec_module", exec_module)  # noqa: B010
         return spec
 
 

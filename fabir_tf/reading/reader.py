@@ -218,8 +218,7 @@ class Reader:
         Raises:
             UserError: `n_best` is out of its range, or a text is no string.
         """
-        texts = as_text("question", question), as_text("passage", passage)
-        return self.answer_batch(*([text] for text in texts), n_best)[0]
+        return self.answer_batch([as_text("question", question)], [as_text("passage", passage)], n_best)[0]
 
     def answer_batch(self, questions: Iterable[str], passages: Iterable[str], n_best: int = 1) -> list[Answer]:
         """Answers many questions, each about its own passage; equal passages are read together.
@@ -425,7 +424,7 @@ class Reader:
         if self.processor.needs_spaces:
             others = np.array([is_without_spaces(passage) for passage in data.passages], bool)
             passages &= ~others
-            self._tell_language(others[tokenized.question_passages[asked]].any())
+            self._tell_language(bool(others[tokenized.question_passages[asked]].any()))
         return asked & passages[tokenized.question_passages]
 
     def _tell_language(self, is_other: bool) -> None:
