@@ -1,7 +1,5 @@
 """`pipelines.text.abbreviations` with TensorFlow operations only."""
 
-import re
-
 import tensorflow as tf
 
 from fabir_tf.pipelines.text.abbreviations import ABBREVIATIONS, BEFORE_NUMBERS, LETTERS_WITH_PERIODS
@@ -9,7 +7,9 @@ from fabir_tf.pipelines.text.graph.code_points import flags_at, positions
 
 
 def _any_of(words: frozenset[str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words))
+    # Both cases are listed, because ignoring case would match more than ASCII letters.
+    letters = {letter: f"[{letter}{letter.upper()}]" for word in words for letter in word}
+    return "|".join("".join(letters[letter] for letter in word) for word in sorted(words))
 
 
 _ALWAYS = f"{LETTERS_WITH_PERIODS}|{_any_of(ABBREVIATIONS)}"
@@ -38,21 +38,20 @@ def with_periods(
     following = words + 2
     is_digit = tf.gather(tf.pad((characters >= ord("0")) & (characters <= ord("9")), [[0, 1]]), following)
     is_number = is_digit & tf.gather(goes_on, following)
-    text = _lower(tf.gather(starts, words), tf.gather(ends, words), code_points)
+    text = _texts(tf.gather(starts, words), tf.gather(ends, words), code_points)
     is_joined = tf.strings.regex_full_match(text, _ALWAYS)
     is_joined |= is_number & tf.strings.regex_full_match(text, _BEFORE_NUMBERS)
     joined = tf.boolean_mask(words, is_joined)
-    ends = tf.tensor_scatter_nd_add(ends, joined[:, None], tf.ones_like(joined))
+    ends += tf.cast(flags_at(joined, count), tf.int64)
     is_left = ~flags_at(joined + 1, count)
     left = positions(is_left)
     before = tf.concat([[0], tf.cumsum(tf.cast(is_left, tf.int64))], 0)
     return tf.gather(starts, left), tf.gather(ends, left), tf.gather(before, row_splits)
 
 
-def _lower(starts: tf.Tensor, ends: tf.Tensor, code_points: tf.Tensor) -> tf.Tensor:
-    """The text of some tokens with A to Z in lower case, string `(tokens,)`."""
+def _texts(starts: tf.Tensor, ends: tf.Tensor, code_points: tf.Tensor) -> tf.Tensor:
+    """The texts of some tokens, string `(tokens,)`."""
     characters = tf.ragged.range(starts, ends)
-    text = tf.strings.unicode_encode(
+    return tf.strings.unicode_encode(
         characters.with_flat_values(tf.gather(code_points, characters.flat_values)), "UTF-8"
     )
-    return tf.strings.lower(text)
