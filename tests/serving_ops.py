@@ -7,10 +7,10 @@ GatherNd GatherV2 Greater GreaterEqual HashTableV2 Identity If Less LessEqual Lo
 LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 LowerBound MatMul Max Maximum Mean
 MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual Pack Pad PadV2 Placeholder Prod RaggedRange
 RaggedTensorToTensor Range ReadVariableOp RealDiv Relu Reshape RestoreV2 RightShift Roll Rsqrt SaveV2
-ScatterNd Select SelectV2 Shape ShardedFilename Sigmoid Sin Size Softmax SplitV Square SquaredDifference
+ScatterNd Select SelectV2 Shape ShardedFilename Sigmoid Sin Size Softmax Split SplitV Square SquaredDifference
 Squeeze StatefulPartitionedCall StatelessIf StatelessWhile StaticRegexFullMatch StaticRegexReplace
 StopGradient StridedSlice StringJoin StringLength Sub Substr Sum Tanh TensorListLength TensorListReserve
 TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecodeWithOffsets
-UnicodeEncode Unique UniqueV2 UnsortedSegmentMax UnsortedSegmentMin VarHandleOp Where While ZerosLike
+UnicodeEncode Unpack Unique UniqueV2 UnsortedSegmentMax UnsortedSegmentMin VarHandleOp Where While ZerosLike
 """
 SERVING_OPS = frozenset(NAMES.split())

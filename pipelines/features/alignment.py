@@ -32,9 +32,9 @@ class Alignment(NamedTuple):
     Args:
         first: index of its first token; -1 if dropped.
         last: index of its last token, inclusive; -1 if dropped.
-        kind: "kept": start and end are token boundaries; "trimmed": they are without the white space around the answer;
-            "snapped": start or end lay inside a token, and the span was widened to whole tokens; "dropped": the answer
-            is blank or does not stand at its offset.
+        kind: "kept": start and end are token boundaries; "trimmed": they are without white space and invisible marks
+            around the answer; "snapped": start or end lay inside a token, and the span was widened to whole tokens;
+            "dropped": the answer is blank or does not stand at its offset.
     """
 
     first: int
@@ -312,12 +312,15 @@ def explain(tokens: Tokens, passage: str, answer: Answer, alignment: Alignment) 
 def _align_at(tokens: Tokens, passage: str, text: str, start: int) -> Alignment:
     if start < 0 or not passage.startswith(text, start):
         return DROPPED
-    # The text neither starts nor ends with white space, so a token covers each end.
     end = start + len(text)
-    first = bisect_right(tokens.starts, start) - 1
-    last = bisect_left(tokens.ends, end)
-    on_boundaries = tokens.starts[first] == start and tokens.ends[last] == end
-    return Alignment(first, last, "kept" if on_boundaries else "snapped")
+    first, last = bisect_right(tokens.ends, start), bisect_left(tokens.starts, end) - 1
+    if first > last:
+        # Invisible marks between tokens.
+        return DROPPED
+    begin, finish = tokens.starts[first], tokens.ends[last]
+    if begin < start or end < finish:
+        return Alignment(first, last, "snapped")
+    return Alignment(first, last, "kept" if (begin, finish) == (start, end) else "trimmed")
 
 
 def _best_elsewhere(tokens: Tokens, passage: str, text: str, here: Alignment) -> Alignment:
