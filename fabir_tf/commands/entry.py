@@ -240,6 +240,7 @@ def _write(target: int, content: bytes) -> None:
             content = content[os.write(target, content) :]
 
 
+convert = functools.partial(run, "convert")
 prepare = functools.partial(run, "prepare")
 train = functools.partial(run, "train")
 evaluate = functools.partial(run, "evaluate")
