@@ -4,6 +4,7 @@ Nothing of fabir_tf or TensorFlow is imported at the top, because contenders of 
 this module too. They must load neither this tree's package nor TensorFlow.
 """
 
+import contextlib
 import datetime
 import importlib.util
 import json
@@ -15,7 +16,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,8 @@ class Contender:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
-        self._process.start()
+        with _first_environment():
+            self._process.start()
         other.close()
         self._is_ready = False
 
@@ -168,6 +170,20 @@ class Contender:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+@contextlib.contextmanager
+def _first_environment() -> Iterator[None]:
+    """Restores the environment that this process was started with: a contender must not inherit fabir_tf's settings."""
+    current = dict(os.environ)
+    entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    os.environ.clear()
+    os.environ.update(os.fsdecode(entry).split("=", 1) for entry in entries if b"=" in entry)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(current)
 
 
 def _serve(pipe, make: Callable[..., Callable[..., Any]], arguments: tuple) -> None:
