@@ -319,7 +319,7 @@ def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path)
     done = passed(commands("predict", run, f"--input_file={tmp_path / 'questions.jsonl'}", f"--output_file={output}"))
     assert not done.stdout and output.read_text(encoding="utf-8") == piped
     answers = [json.loads(line) for line in piped.splitlines()]
-    assert [found.pop("id") for found in answers] == ["a", "2", "7"]
+    assert [found.pop("id") for found in answers] == ["a", "2", 7]
     for found in answers[:2]:
         for name in ("probability", "no_answer_probability"):
             assert found.pop(name) == pytest.approx(answer[name], abs=1e-6)
@@ -365,9 +365,9 @@ def test_a_long_passage_is_read_in_windows(commands, tiny_run):
 @pytest.mark.slow
 def test_bytes_that_are_no_text_come_back_as_they_went_in(commands, tiny_run):
     # An argument that is not UTF-8 reaches Python as lone surrogates.
-    flags = (f"--run_dir={tiny_run.path}", "--question=Who\udcff?", "--passage=\udcff")
+    flags = (f"--run_dir={tiny_run.path}", "--question=Who\udcff?", "--passage=Anna\udcff")
     answer = passed(commands("predict", *flags)).stdout
-    assert '"start": 0, "end": 1' in answer
+    assert '"start": 0, "end": 5' in answer
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ values = {
     "spans": [[span.text, span.start, span.end, span.probability] for span in answer.n_best],
     "epochs": [[row["epoch"], row["loss"], row["f1"]] for row in history["epochs"]],
     "trainable": trainable,
-    "reloaded": again == answer,
+    "reloaded": [again.text, again.start, again.end, again.probability],
     "attention": {name: weights.shape for name, weights in inside.attention.items()},
     "start_end": [inside.start.tolist(), inside.end.tolist()],
     "tokens": [len(inside.passage.words), len(inside.question.words)],
@@ -117,7 +117,8 @@ def test_it_answers_with_words_of_the_passage(executed):
         assert values["passage"][start:end] == text
         assert 0 < probability <= 1
         assert text in text_of(outputs["answer"])
-    assert values["reloaded"] is True
+    # A loaded reader answers its first questions without a graph, whose last digits differ.
+    assert values["reloaded"] == [*values["spans"][0][:3], pytest.approx(values["spans"][0][3], rel=1e-4)]
 
 
 def test_it_looks_inside(executed):

@@ -134,9 +134,12 @@ def reading_kernels() -> dict[str, Callable]:
     """Kernels that are faster than Keras' operations on this machine, for `fabir_tf.layers.core.backend_kernels`."""
     if tf.config.list_physical_devices("GPU"):
         return {}
-    kernels: dict[str, Callable] = {"softmax": tf.nn.softmax} if _softmax_sums_in_float32() else {}
     # A batch norm is slower than Keras' operations where oneDNN does not compute it.
-    return kernels | ({"standardise": _standardise} if onednn.is_on() else {})
+    return {"softmax": _softmax} | ({"standardise": _standardise} if onednn.is_on() else {})
+
+
+def _softmax(logits: tf.Tensor) -> tf.Tensor:
+    return tf.nn.softmax(logits if _softmax_sums_in_float32() else tf.cast(logits, tf.float32))
 
 
 @functools.cache

@@ -31,6 +31,7 @@ _NOTICES = re.compile(
     rb"|(?:[IWE]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWE] )\S*?(?:"
     rb"cudart_stub\.cc:\d+\] Could not find cuda drivers"
     rb"|cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized"
+    rb"|util\.cc:\d+\] oneDNN supports DT_\w+ only on platforms with"
     rb"|port\.cc:\d+\] oneDNN custom operations are on"
     rb"|cuda_\w+\.cc:\d+\] (?:Unable to register cu\w+ factory|failed call to cuInit)"
     rb"|cuda_diagnostics\.cc:\d+\] "

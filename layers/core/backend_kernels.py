@@ -16,7 +16,7 @@ def backend_kernels(kernels: dict[str, Callable]) -> Iterator[None]:
             `standardise`: takes `x` and `epsilon` of `layer_norm` and returns `(x - mean) / sqrt(var + epsilon)` in the
             dtype of `x`.
             `softmax`: takes bfloat16 logits and returns their softmax over the last axis, computed in float32 and
-            rounded to bfloat16.
+            perhaps rounded to bfloat16.
     """
     token = _KERNELS.set(kernels)
     try:
