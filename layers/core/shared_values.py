@@ -13,7 +13,7 @@ _SHARED: contextvars.ContextVar[dict | None] = contextvars.ContextVar("shared_va
 def shared_values() -> Iterator[None]:
     """Lets the layers that are called inside share what they derive from the same tensors.
 
-    A graph gets a fifth fewer operations, and less time passes until it is traced. Without it each layer computes
+    A graph gets far fewer operations, and less time passes until it is traced. Without it each layer computes
     everything anew. The tensors are kept until the end.
     """
     token = _SHARED.set({})
