@@ -518,7 +518,7 @@ def test_adam_is_set_as_asked():
 
 def test_adam_is_the_papers_by_default():
     optimizer = training.compiled_model(CONFIG, TrainingConfig(), NO_TABLES).optimizer
-    assert type(optimizer) is keras.optimizers.Adam
+    assert type(optimizer) is backend.Adam
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-8)
     assert (optimizer.global_clipnorm, optimizer.use_ema, optimizer.weight_decay) == (None, False, None)
     assert optimizer.get_config()["learning_rate"]["config"] == {"d_model": 20, "factor": 0.5, "warmup_steps": 4000}

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
+from keras.optimizers import Adam
 
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.pipelines.features.array_batches import array_batches as feed
 from fabir_tf.pipelines.features.features import Features
 
-__all__ = ["Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
+__all__ = ["Adam", "Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
 
 
 class Logits:

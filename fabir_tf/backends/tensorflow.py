@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from fabir_tf import onednn
+from fabir_tf.backends.fused_adam import FusedAdam as Adam
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.layers.core.shared_values import derived, leading, shape_of
@@ -19,6 +20,7 @@ from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches
 
 __all__ = [
+    "Adam",
     "Logits",
     "as_graph",
     "compiles_with_xla",

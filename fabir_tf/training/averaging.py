@@ -1,12 +1,14 @@
 import keras
 from keras import ops
 
+from fabir_tf.backends import backend
+
 # The average over t steps reaches back over about a tenth of them, until `ema_momentum` reaches back less.
 _FORGETTING = 9.0
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf")
-class AveragingAdam(keras.optimizers.Adam):
+class AveragingAdam(backend.Adam):
     """Adam that keeps the weights' moving average, which early in the training has forgotten the first weights.
 
         average <- decay average + (1 - decay) weights,   decay = min(ema_momentum, t / (t + 9))

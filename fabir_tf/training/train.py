@@ -120,7 +120,7 @@ def compiled_model(
     with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_tables(model, processor.frozen_tables)
-    adam, averaging = keras.optimizers.Adam, {}
+    adam, averaging = backend.Adam, {}
     if training.ema_decay is not None:
         adam, averaging = AveragingAdam, {"use_ema": True, "ema_momentum": training.ema_decay}
     optimizer = adam(
