@@ -3,9 +3,9 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from fabir_tf.layers.core.shared_values import shared_values
+from fabir_tf.layers.core.take import take
 from fabir_tf.models.graph_nodes import call_of
 from fabir_tf.pipelines.features.features import PASSAGE_INDEX, SHARED_TEXT
 
@@ -124,7 +124,7 @@ class _Run:
         self._compute(tensor)
         self._spread(tensor)
         if id(tensor) not in self.questions:
-            self.questions[id(tensor)] = ops.take(self.passages[id(tensor)], self.inputs[PASSAGE_INDEX], axis=0)
+            self.questions[id(tensor)] = take(self.passages[id(tensor)], self.inputs[PASSAGE_INDEX])
         return self.questions[id(tensor)]
 
     def _spread(self, tensor: keras.KerasTensor) -> None:
@@ -132,7 +132,7 @@ class _Run:
         if id(tensor) in self.passages or id(tensor) in self.questions:
             return
         text = self.texts[id(tensor)]
-        tokens = ops.take(self.unique[id(tensor)][:, 0], self.inputs[f"{text}_token_index"], axis=0)
+        tokens = take(self.unique[id(tensor)][:, 0], self.inputs[f"{text}_token_index"])
         values = self.passages if text == SHARED_TEXT else self.questions
         values[id(tensor)] = tokens
 

@@ -1,4 +1,5 @@
 import keras
+import numpy as np
 from keras import ops
 
 from fabir_tf.layers.core.dropout import Dropout
@@ -6,6 +7,7 @@ from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import any_token, masked_softmax, zero_padding, zero_padding_rows
 from fabir_tf.layers.core.shared_values import derived, leading, rows, same_texts, shape_of, texts
+from fabir_tf.layers.core.take import take
 
 # A factor of the logits' scale. It is a power of two, so that it rounds nothing.
 _PRODUCT_SCALE = 0.5
@@ -25,11 +27,10 @@ def _as_logits_mask(mask):
     return ops.expand_dims(mask, (1, 2))
 
 
-def _wide_kernels(kernel, head_dim: int, dtype: str):
-    height, width, heads, outputs = kernel.shape
+def _wide_kernels(kernel, scale: float, head_dim: int, dtype: str):
     # All features of a head share its kernel.
-    wide = ops.expand_dims(ops.cast(kernel, dtype), 3) * ops.ones((head_dim, 1), dtype)
-    return ops.split(ops.reshape(wide, (height, width, heads * head_dim, outputs)), outputs, axis=-1)
+    heads = np.repeat(np.arange(kernel.shape[2]), head_dim)
+    return ops.split(take(ops.cast(kernel * scale, dtype), heads, axis=2), kernel.shape[3], axis=-1)
 
 
 def _convolved(one_head, kernel):
@@ -130,6 +131,8 @@ class ConvolutionalAttention(keras.layers.Layer):
                 f"Received: features {features} and {keys_shape[-1]}"
             )
         self.head_dim = features // self.num_heads
+        # A kernel of one row is scaled instead of the queries.
+        self._scale = 1 / (self.head_dim**0.5 * _PRODUCT_SCALE)
         # An initializer returns the same values at every call.
         initializer = GlorotUniform()
         self.query_map = self._dense("query", queries_shape, features, initializer)
@@ -155,7 +158,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         """Convolved and scaled logits; as in `weigh`, the axis of the softmax is the last one."""
         # Zero vectors give the zero logits of eq. 12b, and cost less than masking the logits.
         projected_keys = zero_padding_rows(self.key_map(rows(keys)), key_mask)
-        projected = self.query_map(rows(queries)) * (1 / (self.head_dim**0.5 * _PRODUCT_SCALE))
+        projected = self.query_map(rows(queries))
         # A kernel of several rows and a softmax over the queries mix queries, so padded ones must be 0.
         if self.softmax_axis == "query" or (self.kernel_size is not None and self.kernel_size[0] > 1):
             projected = zero_padding_rows(projected, query_mask)
@@ -190,7 +193,7 @@ class ConvolutionalAttention(keras.layers.Layer):
     def _convolved_logits(self, query_rows, queries, key_rows, keys, training):
         """Logits of projected queries and keys, the rows of two matrices; the texts are needed for their shapes."""
         if self.kernel_size is None or self.kernel_size[0] > 1:
-            logits = _product(self._heads(query_rows, queries), self._heads(key_rows, keys))
+            logits = _product(self._heads(query_rows * self._scale, queries), self._heads(key_rows, keys))
             logits = logits if self.kernel_size is None else self._convolve(logits)
             return logits if self.softmax_axis == "key" else _swapped(logits)
         if self.depthwise:
@@ -216,7 +219,7 @@ class ConvolutionalAttention(keras.layers.Layer):
         """The same as one convolution: slower, but its gradient is faster than that of depthwise convolutions."""
         heads = self.num_heads
         # (width, 1, heads h, heads g, heads h): the part of head h goes into the keys of every head g, at position h.
-        kernel = ops.cast(self.kernel[0], key_rows.dtype)[:, None, :, :, None]
+        kernel = ops.cast(self.kernel[0] * self._scale, key_rows.dtype)[:, None, :, :, None]
         kernel = kernel * ops.eye(heads, dtype=key_rows.dtype)[:, None]
         kernel = ops.reshape(kernel, (self.kernel_size[1], 1, heads, heads * heads))
         # (batch, keys, head_dim, heads)
@@ -229,7 +232,7 @@ class ConvolutionalAttention(keras.layers.Layer):
 
     def _wide_kernels(self):
         """For each output a kernel of one row and all features, `(1, w, features, 1)`."""
-        return derived(_wide_kernels, self.kernel, self.head_dim, self.compute_dtype)
+        return derived(_wide_kernels, self.kernel, self._scale, self.head_dim, self.compute_dtype)
 
     def _convolve(self, logits):
         # (batch, queries, keys, heads): channels last is the only layout that every CPU kernel supports.

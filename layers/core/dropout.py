@@ -3,6 +3,8 @@ import math
 import keras
 from keras import ops
 
+from fabir_tf.layers.core.shared_values import derived, leading, shape_of
+
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
 class Dropout(keras.layers.Layer):
@@ -54,15 +56,16 @@ class Dropout(keras.layers.Layer):
             return ops.zeros_like(inputs)
         # In units of 2^-16, limited so that the threshold below fits 8 bits.
         dropped = min(round(self.rate * 2**16), 255 * 2**8)
-        values, chance = self._random_bytes(ops.shape(inputs))
+        values, chance = self._random_bytes(inputs)
         threshold = (dropped + chance) // 2**8 - 2**7
         kept = values >= ops.cast(threshold, "int8")
         return inputs * ops.where(kept, ops.cast(2**16 / (2**16 - dropped), inputs.dtype), ops.cast(0, inputs.dtype))
 
-    def _random_bytes(self, shape):
-        """Uniform integers: from -128 to 127 in the given shape, and one from 0 to 255."""
-        size = math.prod(shape)
-        quadruples = ((size + 3) // 4 + 1, 1)
+    def _random_bytes(self, inputs):
+        """Uniform integers: from -128 to 127 in the shape of the inputs, and one from 0 to 255."""
+        is_text = len(inputs.shape) == 3
+        shape = (*derived(leading, inputs), inputs.shape[2]) if is_text else ops.shape(inputs)
+        quadruples, size, shape = derived(_amounts, *shape)
         numbers = keras.random.randint(quadruples, -(2**31), 2**31 - 1, "int32", seed=self.seed_generator)
         values = ops.reshape(ops.view(numbers, "int8"), (-1,))
         return ops.reshape(values[:size], shape), ops.bitwise_and(numbers[-1, 0], 2**8 - 1)
@@ -72,3 +75,9 @@ class Dropout(keras.layers.Layer):
 
     def get_config(self):
         return super().get_config() | {"rate": self.rate, "seed": self.seed}
+
+
+def _amounts(*shape):
+    """The shape of the random numbers that decide on a tensor's values, the number of values, and their shape."""
+    size = math.prod(shape)
+    return shape_of(((size + 3) // 4 + 1,), 1), size, shape_of(shape)

@@ -7,6 +7,7 @@ from fabir_tf.layers.core.exact_bias import add_bias
 from fabir_tf.layers.core.ids import PADDING
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.core.masking import MASKED_LOGIT
+from fabir_tf.layers.core.take import take
 
 # Monotonic functions, which may be applied after the maximum.
 ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu}
@@ -22,7 +23,7 @@ def character_vectors(table, characters):
     Returns:
         Float tensor `(..., dim)`, a zero vector for id 0.
     """
-    vectors = ops.take(dense_gradient(table), ops.maximum(characters - 1, 0), axis=0)
+    vectors = take(dense_gradient(table), ops.maximum(characters - 1, 0))
     return ops.where((characters > PADDING)[..., None], vectors, ops.zeros_like(vectors))
 
 

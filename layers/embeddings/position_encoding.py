@@ -65,7 +65,11 @@ class PositionEncoding(keras.layers.Layer):
 
 def _encoding(length, dim: int, min_frequency: float, position_offset: int):
     """`(length, dim)`, in float32 under every policy, because bfloat16 cannot tell position 500 from 501."""
-    positions = ops.arange(position_offset, position_offset + length, dtype="float32")
     frequencies = np.geomspace(1.0, min_frequency, dim // 2).astype("float32")
-    angles = positions[:, None] * frequencies
+    angles = derived(_positions, length, position_offset) * frequencies
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+
+def _positions(length, position_offset: int):
+    """`(length, 1)`."""
+    return ops.arange(position_offset, position_offset + length, dtype="float32")[:, None]

@@ -4,6 +4,7 @@ from keras import ops
 from fabir_tf.layers.core.dense_gradient import dense_gradient
 from fabir_tf.layers.core.ids import PADDING
 from fabir_tf.layers.core.initializers import StandardNormal
+from fabir_tf.layers.core.take import take
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -68,15 +69,13 @@ class WordTable(keras.layers.Layer):
             )
 
     def call(self, words):
-        trainable = ops.take(
-            dense_gradient(self.trainable_table), ops.clip(words - 1, 0, self.trainable_rows - 1), axis=0
-        )
+        trainable = take(dense_gradient(self.trainable_table), ops.clip(words - 1, 0, self.trainable_rows - 1))
         is_trainable = ops.logical_and(words > PADDING, words <= self.trainable_rows)
         vectors = ops.where(is_trainable[..., None], trainable, ops.zeros_like(trainable))
         if not self.frozen_rows:
             return vectors
         row = words - self.trainable_rows - 1
-        frozen = ops.take(self.frozen_table, ops.clip(row, 0, self.frozen_rows - 1), axis=0)
+        frozen = take(self.frozen_table, ops.clip(row, 0, self.frozen_rows - 1))
         return ops.where((row >= 0)[..., None], ops.cast(frozen, vectors.dtype), vectors)
 
     def compute_output_shape(self, input_shape):
