@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from test_bad_input import assert_error
 from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
+from fabir_tf.backends import bfloat16
 from fabir_tf.layers import SpanDecoder
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -860,12 +861,53 @@ def test_the_longest_answer_can_be_changed(commands, tiny_run, tmp_path):
 # === Precision ===
 
 
+@pytest.fixture
+def computes_in_bfloat16(monkeypatch):
+    """A processor that has bfloat16."""
+    monkeypatch.setattr(bfloat16, "processor_features", lambda: frozenset({"avx2", "avx512_bf16"}))
+
+
+@pytest.fixture
+def has_no_bfloat16(monkeypatch):
+    """A processor that would compute bfloat16 in software."""
+    monkeypatch.setattr(bfloat16, "processor_features", lambda: frozenset({"avx2", "avx512f"}))
+
+
+def test_what_would_be_emulated_is_computed_in_float32(tiny_run, has_no_bfloat16):
+    said = []
+    reader = Reader.load(tiny_run.path, precision="mixed_bfloat16", log=said.append)
+    assert said == [
+        "precision=mixed_bfloat16: this processor does not compute in bfloat16, so the reader computes in float32"
+    ]
+    assert (reader.precision, reader.model.get_layer("highway").compute_dtype) == ("float32", "float32")
+    with pytest.warns(UserWarning, match="the reader computes in float32"):
+        Reader.load(tiny_run.path, precision="mixed_bfloat16")
+    # float16 is not replaced, and who asks for a precision by the run gets it.
+    run = RunDirectory(tiny_run.path)
+    for name in ("mixed_bfloat16", "mixed_float16"):
+        assert Reader.from_run(run, run.read_model_config(), precision=name, log=said.append).precision == name
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("features", [{"avx2", "avx512_bf16"}, {"avx2", "avx_ne_convert"}, set()])
+def test_bfloat16_stays_where_it_pays_or_nothing_is_known(features, monkeypatch):
+    monkeypatch.setattr(bfloat16, "processor_features", lambda: frozenset(features))
+    assert not bfloat16.is_emulated()
+
+
+def test_an_accelerator_computes_in_bfloat16(has_no_bfloat16, monkeypatch):
+    assert bfloat16.is_emulated()
+    monkeypatch.setattr(bfloat16.backend, "computes_on_cpu", lambda: False)
+    assert not bfloat16.is_emulated()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_reads_nearly_alike(precision, tiny_run):
+def test_half_precision_reads_nearly_alike(precision, tiny_run, computes_in_bfloat16):
     """The weights of one run; answers may differ where two spans are nearly alike, probabilities in the third digit."""
     whole, half = (Reader.load(tiny_run.path, precision=name) for name in ("float32", precision))
     assert half.model.get_layer("highway").compute_dtype == precision.removeprefix("mixed_")
+    assert (whole.precision, half.precision) == ("float32", precision)
     assert keras.config.dtype_policy().name == "float32"
     question, passage = "Who built the mill?", "The old mill was built by Anna Keld in 1712."
     logits = [logits_of(reader, question, passage) for reader in (whole, half)]
@@ -881,7 +923,7 @@ def test_an_unknown_precision_is_refused(tiny_run):
 
 
 @pytest.mark.slow
-def test_threads_that_load_at_once_get_their_own_precision(tiny_run):
+def test_threads_that_load_at_once_get_their_own_precision(tiny_run, computes_in_bfloat16):
     """Keras keeps a dtype policy for each thread."""
     policies = ["float32", "mixed_bfloat16", "mixed_float16"] * 2
     barrier = threading.Barrier(len(policies))
@@ -906,7 +948,7 @@ def test_threads_that_load_at_once_get_their_own_precision(tiny_run):
 
 
 @pytest.mark.slow
-def test_a_pickled_reader_is_the_same_reader(tiny_run, monkeypatch):
+def test_a_pickled_reader_is_the_same_reader(tiny_run, monkeypatch, computes_in_bfloat16):
     monkeypatch.chdir(tiny_run.path.parent)
     reader = Reader.load("run", max_passage=50, precision="mixed_bfloat16", max_answer=3)
     reader.calibration = Calibration(0.7, 1, 1.0, {}, {}, [])

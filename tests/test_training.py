@@ -19,7 +19,7 @@ import pytest
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, squad_json, write_squad
 
 import fabir_tf
-from fabir_tf.backends import backend
+from fabir_tf.backends import backend, bfloat16
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.weights import load_weights
 from fabir_tf.pipelines.datasets.squad import read_squad
@@ -478,9 +478,13 @@ def test_half_precision_stays_finite_and_clipping_clips_and_patience_ends(files,
     # One step in an epoch, and nothing that could get better: after the first epoch it is over.
     settings = files.data | {"dtype_policy": policy, "clip_norm": 1e-3, "batch_size": 12}
     settings |= {"learning_rate_factor": 0.0, "epochs": 9, "patience": 1}
+    said = []
     with pytest.MonkeyPatch.context() as patch:
         models = capture_models(patch)
-        history = train_tiny(tmp_path / "run", settings)
+        patch.setattr(bfloat16, "processor_features", lambda: frozenset({"avx2"}))
+        history = train_tiny(tmp_path / "run", settings, log=said.append)
+    # Told, and obeyed.
+    assert any("computes bfloat16 in software" in line for line in said) == (policy == "mixed_bfloat16")
     assert keras.config.dtype_policy().name == "float32"
     assert models[0].model.get_layer("highway").compute_dtype == policy.removeprefix("mixed_")
     assert [row["epoch"] for row in history["epochs"]] == [0, 1]

@@ -6,6 +6,7 @@ JAX keeps what it has compiled between processes in the folder that JAX_COMPILAT
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+import jax
 import keras
 import numpy as np
 from keras.optimizers import Adam
@@ -14,7 +15,17 @@ from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.pipelines.features.array_batches import array_batches as feed
 from fabir_tf.pipelines.features.features import Features
 
-__all__ = ["Adam", "Logits", "compiles_with_xla", "feed", "make_deterministic", "sync", "traced", "write_events"]
+__all__ = [
+    "Adam",
+    "Logits",
+    "compiles_with_xla",
+    "computes_on_cpu",
+    "feed",
+    "make_deterministic",
+    "sync",
+    "traced",
+    "write_events",
+]
 
 
 class Logits:
@@ -40,6 +51,11 @@ def traced(decoder: keras.layers.Layer, has_null: bool = False) -> keras.layers.
 def compiles_with_xla(asked: bool) -> bool:
     """Whether the training step is compiled with XLA; JAX always does."""
     return True
+
+
+def computes_on_cpu() -> bool:
+    """Whether there is neither a GPU nor a TPU."""
+    return jax.default_backend() == "cpu"
 
 
 def make_deterministic() -> None:

@@ -20,10 +20,12 @@ from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches
 
 __all__ = [
+    "PORTABLE_KERNELS",
     "Adam",
     "Logits",
     "as_graph",
     "compiles_with_xla",
+    "computes_on_cpu",
     "feed",
     "make_deterministic",
     "reading_kernels",
@@ -31,6 +33,9 @@ __all__ = [
     "traced",
     "write_events",
 ]
+
+# Of a SavedModel, too, wherever it is served.
+PORTABLE_KERNELS: dict[str, Callable] = {"take": tf.gather}
 
 # Batches computed at once: a core that has finished its part of an operation continues with another batch.
 STREAMS = 2
@@ -134,10 +139,10 @@ class _TracedOnce:
 
 def reading_kernels() -> dict[str, Callable]:
     """Kernels that are faster than Keras' operations on this machine, for `fabir_tf.layers.core.backend_kernels`."""
-    if tf.config.list_physical_devices("GPU"):
-        return {}
+    if not computes_on_cpu():
+        return PORTABLE_KERNELS
     # A batch norm is slower than Keras' operations where oneDNN does not compute it.
-    return {"softmax": _softmax} | ({"standardise": _standardise} if onednn.is_on() else {})
+    return PORTABLE_KERNELS | {"softmax": _softmax} | ({"standardise": _standardise} if onednn.is_on() else {})
 
 
 def _softmax(logits: tf.Tensor) -> tf.Tensor:
@@ -194,6 +199,11 @@ def _as_arrays(logits: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
 def compiles_with_xla(asked: bool) -> bool:
     """Whether the training step is compiled with XLA, which is slower with TensorFlow on a CPU."""
     return asked
+
+
+def computes_on_cpu() -> bool:
+    """Whether there is no GPU."""
+    return not tf.config.list_physical_devices("GPU")
 
 
 def make_deterministic() -> None:

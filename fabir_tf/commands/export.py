@@ -13,7 +13,7 @@ from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import SquadData, hold_out
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
-from fabir_tf.reading.run_directory import RunDirectory
+from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 
 NONE = "none"
 
@@ -40,11 +40,15 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, export_dir="the folder of the exports")
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reading.calibration import calibrate
+    from fabir_tf.reading.reader import Reader
 
     # Report mistakes before the calibration, which may take minutes.
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values, run_dir)
-    reader = cli.load_reader(values, run_dir)
+    run = reader_directory(run_dir)
+    config = run.read_model_config(values.max_answer)
+    # In the precision that is asked for, because it may be served on another machine.
+    reader = Reader.from_run(run, config, values.max_passage, values.precision, cli.to_stderr)
     validate_writable(folder)
     if data:
         reader.calibration = calibrate(reader, data, cli.show_progress)

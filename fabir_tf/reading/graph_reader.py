@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from fabir_tf.backends.tensorflow import PORTABLE_KERNELS
+from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.layers.core.masking import MASKED_LOGIT
 from fabir_tf.layers.core.shared_values import shared_values
 from fabir_tf.models.deduplicated import DeduplicatedModel
@@ -151,7 +153,7 @@ class GraphReader(tf.Module):
                 is_token, tf.concat([tf.shape(is_token), tf.ones([len(values.shape) - 2], tf.int32)], 0)
             )
             ids[name] = tf.where(is_token, values, tf.zeros([], values.dtype))
-        with shared_values():
+        with shared_values(), backend_kernels(PORTABLE_KERNELS):
             return self._model(ids)
 
     def token_id_specs(self) -> dict[str, tf.TensorSpec]:
@@ -221,7 +223,9 @@ class GraphReader(tf.Module):
                     tf.reduce_sum(tf.cast(fits(tf.range(1, tf.size(ahead, tf.int64) + 1), sizes), tf.int32)), 1
                 )
             ]
-            logits = self._deduplicated(batch_inputs(tables, rows, reading_step(tf.size(rows))))
+            inputs = batch_inputs(tables, rows, reading_step(tf.size(rows)))
+            with backend_kernels(PORTABLE_KERNELS):
+                logits = self._deduplicated(inputs)
             # Row and column of each token; ragged tensors would need five times as many operations.
             row, column = tf.unstack(tf.where(tf.sequence_mask(tf.gather(windows.lengths, rows))), axis=1)
             source = tf.stack([row, column + tf.gather(tf.gather(features.logit_offsets, rows), row)], 1)

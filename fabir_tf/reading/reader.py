@@ -12,6 +12,7 @@ import numpy as np
 
 from fabir_tf import onednn
 from fabir_tf.backends import backend
+from fabir_tf.backends.bfloat16 import precision_to_read_in
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.outputs import END, NULL, START
@@ -96,7 +97,6 @@ class Reader:
         self.calibration = calibration
         # What another process loads this reader from; see `__reduce__`.
         self._folder: str | None = None
-        self._precision = POLICIES[0]
         _validate_process()
         self._log: Callable[[str], object] | None = log or _warn
         self._logits = backend.Logits(model)
@@ -117,7 +117,7 @@ class Reader:
                 "a reader that was not loaded from a folder cannot be pickled: expected one of Reader.load, which is "
                 "pickled as the name of its folder"
             )
-        arguments = (self._folder, self.max_passage, self._precision, self.config.max_answer)
+        arguments = (self._folder, self.max_passage, self.precision, self.config.max_answer)
         return type(self).load, arguments, {"calibration": self.calibration}
 
     @classmethod
@@ -136,10 +136,12 @@ class Reader:
                 (`fabir_tf.reading.pretrained.pretrained_readers()`).
             max_passage: longer passages are read in overlapping windows, in tokens.
             precision: the layers' dtype policy, whatever the run was trained with: "float32", "mixed_bfloat16" or
-                "mixed_float16". Softmax, norms and logits are float32 in each.
+                "mixed_float16". Softmax, norms and logits are float32 in each. A processor that does not compute in
+                bfloat16 reads in float32 instead.
             max_answer: longest predicted answer, in tokens; None for the run's own.
-            log: called with one sentence if the installed tokenizer cuts text in another way than in training, and for
-                the first passage in a script that the reader cannot read; None warns of the latter.
+            log: called with one sentence if the precision is another one, if the installed tokenizer cuts text in
+                another way than in training, and for the first passage in a script that the reader cannot read; None
+                warns of the first and the last.
 
         Returns:
             The reader.
@@ -150,10 +152,8 @@ class Reader:
         if precision not in POLICIES:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
         run = reader_directory(run_dir)
-        config = run.read_model_config()
-        if max_answer is not None:
-            config = config.replace(max_answer=max_answer)
-        return cls.from_run(run, config, max_passage, precision, log)
+        config = run.read_model_config(max_answer)
+        return cls.from_run(run, config, max_passage, precision_to_read_in(precision, log or warnings.warn), log)
 
     @classmethod
     def from_run(
@@ -169,7 +169,8 @@ class Reader:
         Args:
             run: the folder of its other files.
             config: the model's configuration.
-            max_passage, precision, log: as for `load`.
+            max_passage, log: as for `load`.
+            precision: the layers' dtype policy, also where another one would be faster.
 
         Returns:
             The reader.
@@ -190,8 +191,13 @@ class Reader:
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
         reader = cls(model, processor, config, max_passage, calibration, log)
         reader._logits.answer_at_once()
-        reader._folder, reader._precision = _lasting_name(run), precision
+        reader._folder = _lasting_name(run)
         return reader
+
+    @property
+    def precision(self) -> str:
+        """The dtype policy that the layers compute in, such as "float32"."""
+        return self.model.dtype_policy.name
 
     @property
     def temperature(self) -> float:

@@ -96,8 +96,11 @@ class RunDirectory:
             )
         return content | {part: translate_settings(content[part]) for part in ("model", "training")}
 
-    def read_model_config(self) -> ReaderConfig:
+    def read_model_config(self, max_answer: int | None = None) -> ReaderConfig:
         """The configuration of the run's model.
+
+        Args:
+            max_answer: longest predicted answer, in tokens; None for the run's own.
 
         Raises:
             UserError: the folder holds no run, or its configuration is damaged or of an unknown model.
@@ -107,9 +110,10 @@ class RunDirectory:
         if not isinstance(name, str) or name not in MODELS:
             raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(MODELS)}")
         try:
-            return MODELS[name].config.from_dict(values)
+            config = MODELS[name].config.from_dict(values)
         except ConfigError as error:
             raise UserError(f"{self.config}: {error}") from error
+        return config if max_answer is None else config.replace(max_answer=max_answer)
 
     def read_processor(self, log=None) -> TextProcessor:
         """The run's text processor.

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from fabir_tf.backends import backend
+from fabir_tf.backends.bfloat16 import BFLOAT16, is_emulated
 from fabir_tf.models import build_model
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.fabir import FabirConfig
@@ -96,6 +97,8 @@ def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
         start = reader_directory(prepared.training.start_from)
         load_weights(start.best, trainer.model, True, lambda: build_model(start.read_model_config()))
     sizes = ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in prepared.data.processor.sizes.items())
+    if prepared.training.dtype_policy == BFLOAT16 and is_emulated():
+        log(f"--dtype_policy={BFLOAT16}: this processor computes bfloat16 in software, which takes longer than float32")
     log(f"{count_trainable(trainer):,} trainable parameters; {sizes}")
     return _Session(prepared, trainer, sampler, log).run_epochs()
 
