@@ -1,5 +1,6 @@
 """Layer normalization and softmax by oneDNN: the formulas, and their use only while a graph for reading is traced."""
 
+import re
 from unittest import mock
 
 import keras
@@ -23,7 +24,8 @@ GAIN, BIAS = np.random.default_rng(1).normal(size=(2, 100))
 @tf.function(autograph=False)
 def by_kernel(x, epsilon):
     with mock.patch.object(onednn, "is_on", lambda: True), backend_kernels(backend.reading_kernels()):
-        return layer_norm(x, *(tf.cast(part, x.dtype) for part in (GAIN, BIAS)), epsilon)
+        normalized = layer_norm(tf.reshape(x, (-1, 100)), *(tf.cast(part, x.dtype) for part in (GAIN, BIAS)), epsilon)
+        return tf.reshape(normalized, tf.shape(x))
 
 
 def oracle(x, epsilon):
@@ -66,6 +68,25 @@ def test_only_reading_on_tensorflow_uses_it(monkeypatch):
     inputs = {tensor.name: keras.ops.ones([1, 3, *tensor.shape[2:]], "int32") for tensor in sharing.model.inputs}
     plain = tf.function(sharing.model, autograph=False).get_concrete_function(inputs)
     assert "FusedBatchNormV3" not in {node.type for node in plain.graph.get_operations()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not onednn.is_on(), reason="oneDNN is switched off here")
+def test_tensorflow_replaces_every_norm_by_that_of_onednn(tmp_path):
+    """A norm whose parts had other uses, or whose shape is packed from parts, would stay a batch norm."""
+    deduplicated = DeduplicatedModel(fabir_tf.build_model(frozen_words=30, characters=20, num_layers=1))
+    graph = backend.as_graph(deduplicated)
+    inputs = {
+        name: tf.ones([size or 3 for size in shape], dtype) for name, (shape, dtype) in deduplicated.input_specs.items()
+    }
+    inputs = {name: tf.zeros_like(ids) if name.endswith("index") else ids for name, ids in inputs.items()}
+    tf.profiler.experimental.start(str(tmp_path))
+    graph(inputs)
+    tf.profiler.experimental.stop()
+    (events,) = tmp_path.rglob("*.xplane.pb")
+    # An operation is an event "name:kind".
+    kinds = set(re.findall(rb":(\w*(?:LayerNorm|BatchNorm)\w*)", events.read_bytes()))
+    assert kinds == {b"_MklLayerNorm"}
 
 
 def softmax_types(function):

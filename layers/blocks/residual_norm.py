@@ -2,7 +2,7 @@ import keras
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.layer_norm import layer_norm
-from fabir_tf.layers.core.shared_values import same_texts
+from fabir_tf.layers.core.shared_values import rows, texts
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -44,9 +44,9 @@ class ResidualNorm(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=x_shape[-1:], initializer="zeros")
 
     def call(self, x, update, training=None):
+        # A sum of texts and not of rows, to which TensorFlow would add the bias of the sublayer's last product, too.
         total = x + self.drop(update, training=training)
-        same_texts(total, x)
-        return layer_norm(total, self.gain, self.bias, self.epsilon)
+        return texts(layer_norm(rows(total), self.gain, self.bias, self.epsilon), x)
 
     def compute_output_shape(self, x_shape, update_shape):
         return x_shape
