@@ -1,11 +1,11 @@
 """Fixtures that several test files share."""
 
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import before_tensorflow  # noqa: F401
 import pytest
 from command_line import CommandLines
 from tiny import (
@@ -19,9 +19,6 @@ from tiny import (
     squad_data,
     write_squad,
 )
-
-# As `import fabir_tf` chooses before it imports TensorFlow; many tests import TensorFlow first.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)
