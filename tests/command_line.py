@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import resource
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ class CommandLines:
         """Runs one command line.
 
         Args:
-            command: one of `COMMANDS`.
+            command: one of `COMMANDS`, or the path of a Python script.
             arguments: its flags.
             stdin: its standard input.
             stdout: a file for its standard output, for example /dev/full, or "closed" for a pipe without a reader.
@@ -158,17 +159,25 @@ def _run(entry, request: dict, outputs: dict[str, int]) -> None:
         if request["memory_limit"] is not None:
             taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (taken + request["memory_limit"], resource.RLIM_INFINITY))
-        sys.argv = [f"fabir-{request['command']}", *request["arguments"]]
+        command = request["command"]
+        is_script = command.endswith(".py")
+        sys.argv = [command if is_script else f"fabir-{command}", *request["arguments"]]
         for name in request["closed"]:
             os.close(("stdin", "stdout", "stderr").index(name))
             setattr(sys, name, None)
-        status = _status_of(lambda: entry.run(request["command"]))
+        status = _status_of(lambda: _run_script(command) if is_script else entry.run(command))
     except BaseException:
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         os._exit(status)
+
+
+def _run_script(path: str) -> None:
+    # As Python does; most scripts import their neighbors.
+    sys.path.insert(0, str(Path(path).parent))
+    runpy.run_path(path, run_name="__main__")
 
 
 def _output(name: str) -> int:

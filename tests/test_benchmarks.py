@@ -31,10 +31,11 @@ def environment():
     return os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
 
 
-def run_script(folder, script, *arguments):
-    return subprocess.run(
-        command(script, *arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=900
-    )
+@pytest.fixture
+def run_script(commands, tmp_path, monkeypatch):
+    """Runs a script of benchmarks/ in the test's folder, in a process that has imported TensorFlow."""
+    monkeypatch.setattr(commands, "folder", tmp_path)
+    return lambda script, *arguments: commands(str(ROOT / "benchmarks" / f"{script}.py"), *arguments)
 
 
 def benchmark_module(name):
@@ -46,7 +47,16 @@ def benchmark_module(name):
 
 def found_by(folder, script, *arguments):
     """The results that a benchmark writes for one turn."""
-    done = run_script(folder, script, *arguments, "--turns=1", "--json_file=found.json", "--picture=found.png")
+    # In a process of its own, whose time is measured.
+    written = ("--turns=1", "--json_file=found.json", "--picture=found.png")
+    done = subprocess.run(
+        command(script, *arguments, *written),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stderr
     assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
     written = json.loads((folder / "found.json").read_text())
@@ -141,15 +151,15 @@ def operations_in(layer, *specs, **options):
 
 
 @pytest.mark.slow
-def test_articles_are_set_aside_with_what_overlaps(tmp_path):
+def test_articles_are_set_aside_with_what_overlaps(tmp_path, run_script):
     title, passage, _ = ARTICLES[3]
     data = write_squad(tmp_path / "train.json", ARTICLES)
     other = write_squad(
         tmp_path / "other.json", [("Copy", passage.replace(" ", "  "), [("What does it eat?", "voles")]), ARTICLES[0]]
     )
     flags = [f"--dataset={data}", f"--others={other}", f"--titles={title}", "--output=chosen"]
-    done = run_script(tmp_path, "set_aside", *flags)
-    assert done.returncode == 0, done.stderr
+    done = run_script("set_aside", *flags)
+    assert done.status == 0, done.stderr
     found = {path.name: set(read_squad(path).titles) for path in (tmp_path / "chosen").iterdir()}
     assert found == {
         "held.json": {"Owl"},
@@ -159,7 +169,7 @@ def test_articles_are_set_aside_with_what_overlaps(tmp_path):
 
 
 @pytest.mark.slow
-def test_short_passages_are_joined_with_similar_ones(tmp_path):
+def test_short_passages_are_joined_with_similar_ones(tmp_path, run_script):
     barn, lake = "Barn owls hunt voles by night.", "Salt dries at lakes in deserts."
     owl, salt = "Voles hide from barn owls.", "Lakes of deserts leave salt."
     tram, copy = "Trams cross Pell bridge.", "Trams cross Pell bridge !"
@@ -167,8 +177,8 @@ def test_short_passages_are_joined_with_similar_ones(tmp_path):
     answers = {barn: "voles", lake: "Salt", owl: "barn owls", salt: "salt", tram: "Trams", copy: "bridge", long: "corn"}
     articles = [(text, text, [(f"Of {text}?", answer)]) for text, answer in answers.items()]
     data = write_squad(tmp_path / "train.json", articles)
-    done = run_script(tmp_path, "join_passages", f"--dataset={data}", "--output=joined.json", "--short=8", "--words=9")
-    assert done.returncode == 0, done.stderr
+    done = run_script("join_passages", f"--dataset={data}", "--output=joined.json", "--short=8", "--words=9")
+    assert done.status == 0, done.stderr
     before, after = read_squad(data), read_squad(tmp_path / "joined.json")
     found = {question.id: question for question in after.questions}
     assert set(found) == {question.id for question in before.questions}
@@ -188,7 +198,7 @@ def test_short_passages_are_joined_with_similar_ones(tmp_path):
 
 
 @pytest.mark.slow
-def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path):
+def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path, run_script):
     text = "Owls hunt by night.  They eat voles. Voles hide.\nOwls hunt well."
     sentences = ["Owls hunt by night.", "They eat voles.", "Voles hide.", "Owls hunt well."]
     asked = [("Who hunts well?", "Owls"), ("Where do they hide?", "Voles hide"), ("Both?", "voles. Voles")]
@@ -200,8 +210,8 @@ def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path):
     data.write_text(json.dumps(content))
 
     def added(*more: str) -> tuple[str, dict]:
-        done = run_script(tmp_path, "shuffle_sentences", f"--dataset={data}", "--output=shuffled.json", *more)
-        assert done.returncode == 0, done.stderr
+        done = run_script("shuffle_sentences", f"--dataset={data}", "--output=shuffled.json", *more)
+        assert done.status == 0, done.stderr
         assert "shuffled.json: 4 questions and 2 about shuffled passages" in done.stdout
         before, after = read_squad(data), read_squad(tmp_path / "shuffled.json")
         new = [passage for passage in after.passages if passage not in before.passages]
@@ -224,15 +234,15 @@ def test_sentences_are_shuffled_and_answers_move_with_them(tmp_path):
 
 
 @pytest.mark.slow
-def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
+def test_passages_are_drawn_with_all_of_their_questions(tmp_path, run_script):
     data = write_squad(tmp_path / "train.json", ARTICLES)
     whole = read_squad(data)
 
     def drawn(questions: int, *more: str) -> set[str]:
         output = f"{questions}.json"
         flags = [f"--dataset={data}", f"--questions={questions}", f"--output={output}", *more]
-        done = run_script(tmp_path, "draw_passages", *flags)
-        assert done.returncode == 0, done.stderr
+        done = run_script("draw_passages", *flags)
+        assert done.status == 0, done.stderr
         found = read_squad(tmp_path / output)
         assert f"{len(found.questions)} questions about {len(found.passages)} passages" in done.stdout
         about = [question for question in whole.questions if whole.passages[question.passage] in found.passages]
@@ -247,20 +257,20 @@ def test_passages_are_drawn_with_all_of_their_questions(tmp_path):
     assert drawn(1, "--seed=2") != one
     total = len(whole.questions)
     assert drawn(total) == set(whole.passages)
-    done = run_script(tmp_path, "draw_passages", f"--dataset={data}", f"--questions={total + 1}", "--output=more.json")
-    assert done.returncode == 2
+    done = run_script("draw_passages", f"--dataset={data}", f"--questions={total + 1}", "--output=more.json")
+    assert done.status == 2
     assert f"--questions={total + 1}: found {total} in --dataset, expected at most as many" in done.stderr
     assert not (tmp_path / "more.json").exists()
 
 
 @pytest.mark.slow
-def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path):
+def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path, run_script):
     passage = "In \u0130zmir the TOWER was built by Karl Wend."
     write_squad(tmp_path / "data.json", [("Tower", passage, [("Who built the tower of Halberstadt?", "Karl Wend")])])
     written = {}
     for kind in ("lower_questions", "lower", "capitals", "unmarked", "misspelt"):
-        done = run_script(tmp_path, "rewrite_texts", "--dataset=data.json", f"--kind={kind}", f"--output={kind}.json")
-        assert done.returncode == 0, done.stderr
+        done = run_script("rewrite_texts", "--dataset=data.json", f"--kind={kind}", f"--output={kind}.json")
+        assert done.status == 0, done.stderr
         found = read_squad(tmp_path / f"{kind}.json")
         (question,) = found.questions
         (answer,) = question.answers
@@ -282,14 +292,14 @@ def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_losses_of_configurations_have_intervals(tmp_path):
+def test_the_losses_of_configurations_have_intervals(tmp_path, run_script):
     head = "configuration,seed,exact_match,f1"
     more = ["fabir,1,40,52", "no_convolutional_attention,1,38,50", "2_heads,1,1,51"]
     (tmp_path / "first.csv").write_text("\n".join([head, *more]) + "\n")
     more = ["fabir,2,42,54", "no_convolutional_attention,2,36,48"]
     (tmp_path / "second.csv").write_text("\n".join([head, *more]) + "\n")
-    done = run_script(tmp_path, "gains", "--runs=first.csv,second.csv")
-    assert done.returncode == 0, done.stderr
+    done = run_script("gains", "--runs=first.csv,second.csv")
+    assert done.status == 0, done.stderr
     rows = {line.split(" | ")[0].strip("| "): line for line in done.stdout.splitlines()[2:]}
     assert rows["fabir"] == "| fabir | 2 | 41.00 | 53.00 |  |  |  |"
     assert rows["2_heads"] == "| 2_heads | 1 | 1.00 | 51.00 | 2.00 |  | 1.8 |"
@@ -314,20 +324,20 @@ def test_the_losses_of_configurations_have_intervals(tmp_path):
         ("--runs=short.csv", "short.csv: fabir with seed 2: f1 is None, expected a number"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_reported(tmp_path, arguments, part):
+def test_runs_that_cannot_be_compared_are_reported(tmp_path, arguments, part, run_script):
     head = "configuration,seed,exact_match,f1\n"
     (tmp_path / "runs.csv").write_text(head + "fabir,1,40,52\n")
     (tmp_path / "heading.csv").write_text(head)
     (tmp_path / "blank.csv").write_text(head + "fabir,1,40,52\nfabir,2,40,\n")
     (tmp_path / "short.csv").write_text(head + "fabir,1,40,52\nfabir,2,40\n")
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    done = run_script(tmp_path, "gains", *arguments.split())
-    assert done.returncode == 2
+    done = run_script("gains", *arguments.split())
+    assert done.status == 2
     assert part in done.stderr
 
 
 @pytest.mark.slow
-def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path):
+def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path, run_script):
     import numpy as np
 
     questions = [1000, 2000, 4000, 8000]
@@ -339,8 +349,8 @@ def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path):
         tables.append(f"{number}={number}.csv")
     # In any order of the sizes.
     runs = f"--runs={','.join(reversed(tables))}"
-    done = run_script(tmp_path, "training_sizes", runs, "--expect=16000", "--picture=sizes.png")
-    assert done.returncode == 0, done.stderr
+    done = run_script("training_sizes", runs, "--expect=16000", "--picture=sizes.png")
+    assert done.status == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[2:6:3] == [
         "| fabir | 1,000 | 1 | 5.00 | 20.00 | 20.00 |",
@@ -364,12 +374,12 @@ def test_a_power_law_predicts_the_effect_of_more_questions(tmp_path):
 
 
 @pytest.mark.slow
-def test_no_predicted_f1_is_below_zero(tmp_path):
+def test_no_predicted_f1_is_below_zero(tmp_path, run_script):
     for questions, f1 in ((2500, 28), (5000, 37), (10000, 53), (20000, 63)):
         (tmp_path / f"{questions}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,5,{f1}\n")
     runs = ",".join(f"{questions}={questions}.csv" for questions in (2500, 5000, 10000, 20000))
-    done = run_script(tmp_path, "training_sizes", f"--runs={runs}")
-    assert done.returncode == 0, done.stderr
+    done = run_script("training_sizes", f"--runs={runs}")
+    assert done.status == 0, done.stderr
     # Three points far from a line give an interval of nearly all values.
     assert "(0.00 to 9" in done.stdout.splitlines()[-1]
 
@@ -387,11 +397,11 @@ def test_no_predicted_f1_is_below_zero(tmp_path):
         ("--runs=10=all.csv,20=runs.csv,30=runs.csv,40=runs.csv", "fabir: found an F1 of 100.0, expected 0 to less"),
     ],
 )
-def test_useless_sizes_are_reported(tmp_path, arguments, part):
+def test_useless_sizes_are_reported(tmp_path, arguments, part, run_script):
     for name, f1 in (("runs", 50), ("all", 100)):
         (tmp_path / f"{name}.csv").write_text(f"configuration,seed,exact_match,f1\nfabir,1,40,{f1}\n")
-    done = run_script(tmp_path, "training_sizes", *arguments.split())
-    assert done.returncode == 2
+    done = run_script("training_sizes", *arguments.split())
+    assert done.status == 2
     assert part in done.stderr
 
 
@@ -406,22 +416,22 @@ def test_useless_sizes_are_reported(tmp_path, arguments, part):
         ("shuffle_sentences", ["--output=train.json"]),
     ],
 )
-def test_data_is_not_written_over_its_source(tmp_path, script, more):
+def test_data_is_not_written_over_its_source(tmp_path, script, more, run_script):
     data = tmp_path / "train.json"
     write_squad(data, ARTICLES)
     before = data.read_bytes()
-    done = run_script(tmp_path, script, f"--dataset={data}", *more)
-    assert done.returncode == 2
+    done = run_script(script, f"--dataset={data}", *more)
+    assert done.status == 2
     assert "train.json is the file that --dataset reads" in done.stderr
     assert data.read_bytes() == before
 
 
 @pytest.mark.slow
-def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path):
+def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path, run_script):
     write_squad(tmp_path / "dev.json", ARTICLES)
     arguments = ("--dataset=dev.json", "--questions=3", "--starts=1,0.1", "--run_dirs=fabir-base")
-    done = run_script(tmp_path, "alike", *arguments)
-    assert done.returncode == 0, done.stderr
+    done = run_script("alike", *arguments)
+    assert done.status == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
     assert head == ["", "reduction layer", "layer 1", "layer 2", "layer 3"]
@@ -443,9 +453,9 @@ def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path):
         ("--starts= --run_dirs=absent", "absent"),
     ],
 )
-def test_readers_that_cannot_be_measured_are_reported(tmp_path, arguments, part):
-    done = run_script(tmp_path, "alike", *arguments.split())
-    assert done.returncode == 2
+def test_readers_that_cannot_be_measured_are_reported(tmp_path, arguments, part, run_script):
+    done = run_script("alike", *arguments.split())
+    assert done.status == 2
     assert part in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -564,9 +574,9 @@ def test_a_terminated_race_leaves_no_files(tmp_path):
         ("scaling", "--passages=0", "error: --passages: found '0', expected numbers from 1, separated by commas"),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path, script, argument, sentence):
-    done = run_script(tmp_path, script, *argument.split())
-    assert done.returncode == 2
+def test_a_mistake_is_one_sentence(tmp_path, script, argument, sentence, run_script):
+    done = run_script(script, *argument.split())
+    assert done.status == 2
     expected = sentence.format(folder=tmp_path)
     assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
     assert "Traceback" not in done.stderr + done.stdout
