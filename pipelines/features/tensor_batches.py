@@ -1,5 +1,6 @@
 """Features as batches of tensors, padded to the longest text of each batch."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -46,8 +47,9 @@ def batches_to_read(features: Features, batches: Iterable[np.ndarray]) -> Iterat
         Inputs for `fabir_tf.models.deduplicated.DeduplicatedModel`.
     """
     tables = _tensors(features)
+    inputs = _traced_inputs(tuple((name, values.dtype, values.shape.rank) for name, values in tables.items()))
     for batch in batches:
-        yield _traced_inputs(tables, tf.constant(batch), tf.constant(reading_step(len(batch)), tf.int64))
+        yield inputs(tables, tf.constant(batch), tf.constant(reading_step(len(batch)), tf.int64))
 
 
 def batch_inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | tf.Tensor) -> dict[str, tf.Tensor]:
@@ -92,8 +94,15 @@ def unique_segments(starts: tf.Tensor, lengths: tf.Tensor) -> tuple[list[tf.Tens
     return [distinct // base, distinct % base], index
 
 
-# One graph for all data: building a dataset's pipeline takes longer than answering a question.
-_traced_inputs = tf.function(batch_inputs, reduce_retracing=True, autograph=False)
+@functools.cache
+def _traced_inputs(kinds: tuple[tuple[str, tf.DType, int], ...]) -> Callable:
+    """`batch_inputs` as one graph for all tables of these names, dtypes and ranks, whatever their sizes.
+
+    Building a dataset's pipeline, or looking for the graph of each size, takes longer than making a batch.
+    """
+    tables = {name: tf.TensorSpec([None] * rank, dtype, name) for name, dtype, rank in kinds}
+    signature = [tables, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int64)]
+    return tf.function(batch_inputs, input_signature=signature, autograph=False)
 
 
 def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset:
