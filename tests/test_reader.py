@@ -892,13 +892,13 @@ def test_what_would_be_emulated_is_computed_in_float32(tiny_run, has_no_bfloat16
 @pytest.mark.parametrize("features", [{"avx2", "avx512_bf16"}, {"avx2", "avx_ne_convert"}, set()])
 def test_bfloat16_stays_where_it_pays_or_nothing_is_known(features, monkeypatch):
     monkeypatch.setattr(bfloat16, "processor_features", lambda: frozenset(features))
-    assert not bfloat16.is_emulated()
+    assert not bfloat16.is_emulated(bfloat16.BFLOAT16)
 
 
 def test_an_accelerator_computes_in_bfloat16(has_no_bfloat16, monkeypatch):
-    assert bfloat16.is_emulated()
+    assert bfloat16.is_emulated(bfloat16.BFLOAT16)
     monkeypatch.setattr(bfloat16.backend, "computes_on_cpu", lambda: False)
-    assert not bfloat16.is_emulated()
+    assert not bfloat16.is_emulated(bfloat16.BFLOAT16)
 
 
 @pytest.mark.slow

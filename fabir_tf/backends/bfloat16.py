@@ -10,10 +10,10 @@ BFLOAT16 = "mixed_bfloat16"
 _COMPUTING = {"avx512_bf16", "amx_bf16", "avx_ne_convert"}
 
 
-def is_emulated() -> bool:
-    """Whether this machine would compute bfloat16 in software."""
+def is_emulated(policy: str) -> bool:
+    """Whether a dtype policy is bfloat16 and this machine would compute that in software."""
     features = processor_features()
-    return bool(features) and _COMPUTING.isdisjoint(features) and backend.computes_on_cpu()
+    return policy == BFLOAT16 and bool(features) and _COMPUTING.isdisjoint(features) and backend.computes_on_cpu()
 
 
 def precision_to_read_in(asked: str, log: Callable[[str], object]) -> str:
@@ -26,7 +26,7 @@ def precision_to_read_in(asked: str, log: Callable[[str], object]) -> str:
     Returns:
         "float32" where bfloat16 is asked for and emulated, else `asked`.
     """
-    if asked != BFLOAT16 or not is_emulated():
+    if not is_emulated(asked):
         return asked
     log(f"precision={BFLOAT16}: this processor does not compute in bfloat16, so the reader computes in float32")
     return "float32"

@@ -97,7 +97,7 @@ def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
         start = reader_directory(prepared.training.start_from)
         load_weights(start.best, trainer.model, True, lambda: build_model(start.read_model_config()))
     sizes = ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in prepared.data.processor.sizes.items())
-    if prepared.training.dtype_policy == BFLOAT16 and is_emulated():
+    if is_emulated(prepared.training.dtype_policy):
         log(f"--dtype_policy={BFLOAT16}: this processor computes bfloat16 in software, which takes longer than float32")
     log(f"{count_trainable(trainer):,} trainable parameters; {sizes}")
     return _Session(prepared, trainer, sampler, log).run_epochs()
