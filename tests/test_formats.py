@@ -137,6 +137,12 @@ def test_every_file_that_is_json_refuses_a_repeated_key(tmp_path):
             "python.csv",
             "passage,question,id,title,answers\nAnna came.,Who?,a,,\"[{'text': 'Anna', 'answer_start': 0}]\"",
         ),
+        ("spreadsheet.csv", ",,id,context,question,answer,answer_start,\n0,0,a,Anna came.,Who?,Anna,0,\n,,,,,,,\n"),
+        (
+            "numpy.csv",
+            "id,context,question,answers\na,Anna came.,Who?,"
+            "\"{'text': (np.str_('Anna'),), 'answer_start': np.array([np.int64(0)])}\"",
+        ),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -228,6 +234,16 @@ def test_rows_about_one_text_share_a_passage_and_ids_are_line_numbers_where_they
         ("x.csv", b"context,question\n\xe9,1?\n", ["byte 17 is not UTF-8"]),
         ("x.csv", 'context,question\n"A.', ["line 2 is no valid CSV"]),
         ("x.csv", "question,answers\n1?,[]\n", ["line 2: passage (or context) is missing"]),
+        (
+            "x.csv",
+            'context,question,answers\nA.,1?,"{""answer_start"": [0], ""text"": [""A""], ""answer_start"": [1]}"\n',
+            ["line 2: answers: answer_start is given twice"],
+        ),
+        (
+            "x.csv",
+            "context,question,answers\nA.,1?,\"[{'text': 'A', 'answer_start': 0, 'text': 'B'}]\"\n",
+            ["line 2: answers: text is given twice"],
+        ),
     ],
 )
 def test_a_mistake_in_rows_is_one_sentence_with_its_place(tmp_path, name, content, parts):
@@ -337,6 +353,28 @@ def test_answers_are_not_looked_at_where_questions_are_only_asked(tmp_path, answ
     assert [record.error for path in (official, lines) for record in read_records(path)] == [""] * 4
     for path in (official, lines):
         assert any(name in failure(read_questions, path) for name in fields)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("answers", "[Anna"),
+        ("answer_start", "5 (?)"),
+        ("is_impossible", "unknown"),
+        ("start", "0:35"),
+        ("probability", "-"),
+    ],
+)
+def test_answers_in_csv_are_not_looked_at_where_questions_are_only_asked(tmp_path, column, cell):
+    path = written(tmp_path, f"id,context,question,answer,{column}\nb,Bo left.,Who?,Bo,{cell}\n", "x.csv")
+    (record,) = read_records(path)
+    assert (record.id, record.passage, record.error) == ("b", "Bo left.", "")
+    if column in ("start", "probability"):
+        assert read_questions(path).questions[0].answers[0].text == "Bo"
+        assert f"line 2: {column} is the text '{cell}'" in failure(read_predictions, path)
+    else:
+        assert f"line 2: {column} is the text '{cell}'" in failure(read_questions, path)
+        assert read_predictions(path) == {"b": Prediction("Bo")}
 
 
 def test_gzip_on_standard_input_is_told(monkeypatch):

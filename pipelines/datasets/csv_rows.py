@@ -5,27 +5,26 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from fabir_tf.pipelines.datasets.rows import Row, rows_of
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import csv_text
-from fabir_tf.pipelines.json_files import decode, loads, quoted
+from fabir_tf.pipelines.json_files import RepeatedKeyError, decode, loads, quoted
 
 DELIMITERS = ",;\t"
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-# What its cell holds, by column; the other columns hold text.
-NUMBERS = ("answer_start", "start", "probability")
 
 
-def read_rows(raw: bytes, name: str, faults: list[str] | None = None) -> Iterator[Row]:
+def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] | None = None) -> Iterator[Row]:
     """Reads the rows of a CSV file.
 
     Args:
         raw: the file, in UTF-8; the header shows whether commas, semicolons or tabs separate its columns.
         name: its name, for messages.
+        parsed: the columns, of those that hold no text, whose cells are needed and must be good.
         faults: collects mistakes after which reading can go on; None raises the first.
 
     Raises:
@@ -45,7 +44,7 @@ def read_rows(raw: bytes, name: str, faults: list[str] | None = None) -> Iterato
         elif not header and any(cells):
             header = _header([cell.strip() for cell in cells], f"{name}: {place}")
         elif any(cells):
-            yield _row(place, number, header, cells, name)
+            yield _row(place, number, header, cells, parsed, name)
 
 
 def write_rows(data: SquadData) -> bytes:
@@ -73,7 +72,8 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str], str]]:
 
 
 def _header(names: list[str], location: str) -> list[str]:
-    repeated = [column for column in names if names.count(column) > 1]
+    # Spreadsheets add columns without a name.
+    repeated = [column for column in names if column and names.count(column) > 1]
     if repeated:
         raise UserError(f"{location} names the column {quoted(repeated[0])} twice, expected each column once.")
     if "id" not in names and "question" not in names:
@@ -81,28 +81,30 @@ def _header(names: list[str], location: str) -> list[str]:
     return names
 
 
-def _row(place: str, number: int, header: Sequence[str], cells: list[str], name: str) -> Row:
+def _row(place: str, number: int, header: Sequence[str], cells: list[str], parsed: Collection[str], name: str) -> Row:
     if len(cells) != len(header):
         found = f"{len(cells)} cells, expected {len(header)} as in the header"
         return Row(place, number, error=f"{name}: {place} has {found}.")
     try:
-        values = {column: _value(column, cell) for column, cell in zip(header, cells, strict=True)}
+        values = {column: _value(column, cell, column in parsed) for column, cell in zip(header, cells, strict=True)}
     except UserError as error:
         return Row(place, number, error=f"{name}: {place}: {error}.")
     return Row(place, number, {column: value for column, value in values.items() if value is not None})
 
 
-def _value(column: str, cell: str) -> Any:
+def _value(column: str, cell: str, is_parsed: bool) -> Any:
     """The value of a cell; None for an empty cell of a column that may lack it."""
+    if not is_parsed:
+        return None if column == "id" and not cell else cell
     if column == "answers":
         return _answers(cell)
-    if column == "is_impossible":
-        if cell.strip() and cell.strip().lower() not in BOOLEANS:
-            raise UserError(f"{column} is the text {quoted(cell)}, expected true or false")
-        return BOOLEANS.get(cell.strip().lower())
-    if column in NUMBERS:
-        return _number(column, cell)
-    return None if column == "id" and not cell else cell
+    return _boolean(column, cell) if column == "is_impossible" else _number(column, cell)
+
+
+def _boolean(column: str, cell: str) -> bool | None:
+    if cell.strip() and cell.strip().lower() not in BOOLEANS:
+        raise UserError(f"{column} is the text {quoted(cell)}, expected true or false")
+    return BOOLEANS.get(cell.strip().lower())
 
 
 def _number(column: str, cell: str) -> int | float | None:
@@ -120,20 +122,38 @@ def _answers(cell: str) -> Any:
     if not cell.strip():
         return []
     try:
-        return loads(cell)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return ast.literal_eval(_WithoutArrays().visit(ast.parse(cell.strip(), mode="eval")))
+        return _parsed(cell)
+    except RepeatedKeyError as error:
+        raise UserError(f"answers: {error}") from None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         expected = "JSON such as {'text': [...], 'answer_start': [...]}"
         raise UserError(f"answers is the text {quoted(cell)}, expected {expected}") from None
 
 
-class _WithoutArrays(ast.NodeTransformer):
-    """Replaces `array([...], dtype=...)`, as pandas writes NumPy arrays, by the list."""
+def _parsed(cell: str) -> Any:
+    try:
+        return loads(cell)
+    except json.JSONDecodeError:
+        return ast.literal_eval(_AsJson().visit(ast.parse(cell.strip(), mode="eval")))
+
+
+class _AsJson(ast.NodeTransformer):
+    """Replaces what pandas prints and JSON lacks: `array([...], dtype=...)`, `np.int64(...)` and tuples."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Of a call of `array`, the first argument."""
-        is_array = isinstance(node.func, ast.Name) and node.func.id == "array" and node.args
-        return self.visit(node.args[0]) if is_array else node
+        """Of a NumPy array or number, the first argument."""
+        is_array = isinstance(node.func, ast.Name) and node.func.id == "array"
+        is_numpy = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "np"
+        return self.visit(node.args[0]) if (is_array or is_numpy) and node.args else node
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        """A list of the same values."""
+        return ast.List([self.visit(value) for value in node.elts], node.ctx)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        """The same, with each key once."""
+        keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+        repeated = [key for key in keys if keys.count(key) > 1]
+        if repeated:
+            raise RepeatedKeyError(f"{repeated[0]} is given twice, expected each key once")
+        return self.generic_visit(node)

@@ -3,7 +3,7 @@
 import gzip
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from fabir_tf.pipelines.files import atomic_write, read_input
 GZIP_ENDING = ".gz"
 EXPECTED = "a file of questions"
 _PARQUET = b"PAR1"
+# Of the columns of CSV, those that hold no text and are needed to train and score.
+_ANSWER_COLUMNS = ("answers", "answer_start", "is_impossible")
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,12 @@ class Format:
 
     Attributes:
         write: the bytes of a file of questions.
-        rows: the rows of a file, from its bytes, its name and a list that collects mistakes or None; None for JSON,
-            which is recognized by its content.
+        rows: the rows of a file, from its bytes, its name, the columns to parse and a list that collects mistakes or
+            None; None for JSON, which is recognized by its content.
     """
 
     write: Callable[[SquadData], bytes]
-    rows: Callable[[bytes, str, list[str] | None], Iterator[Row]] | None = None
+    rows: Callable[[bytes, str, Collection[str], list[str] | None], Iterator[Row]] | None = None
 
 
 # By the ending of the file; `.gz` may follow each of them.
@@ -71,7 +73,7 @@ def read_with(reader: RowReader, path: str | os.PathLike[str]) -> SquadData:
         reader: reads the questions, and perhaps collects mistakes.
         path: the file.
     """
-    source = read_rows(path, is_question_row, reader.faults)
+    source = read_rows(path, is_question_row, _ANSWER_COLUMNS, reader.faults)
     if isinstance(source, Document):
         rows = json_rows.rows_of_document(source.content, reader.name)
         return read_squad_json(reader, source.content) if rows is None else reader.read(rows)
@@ -79,13 +81,17 @@ def read_with(reader: RowReader, path: str | os.PathLike[str]) -> SquadData:
 
 
 def read_rows(
-    path: str | os.PathLike[str], is_row: Callable[[Any], bool], faults: list[str] | None = None
+    path: str | os.PathLike[str],
+    is_row: Callable[[Any], bool],
+    parsed: Collection[str] = (),
+    faults: list[str] | None = None,
 ) -> Document | Iterator[Row]:
     """Reads a file as rows, or as the JSON document that it is.
 
     Args:
         path: the file.
         is_row: whether a parsed JSON line is a row for sure.
+        parsed: of the columns of CSV, those that hold no text and are needed.
         faults: collects mistakes after which reading can go on; None raises the first.
 
     Raises:
@@ -96,7 +102,7 @@ def read_rows(
     if raw.startswith(_PARQUET):
         named = FORMATS[".parquet"]
     if named and named.rows:
-        return named.rows(raw, name, faults)
+        return named.rows(raw, name, parsed, faults)
     return json_rows.read_whole(raw, name, is_row, faults)
 
 

@@ -1,7 +1,7 @@
 """Parquet, as Hugging Face keeps its datasets; it needs the package pyarrow (the extra `parquet`)."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from fabir_tf.pipelines.datasets.rows import Row, rows_of
@@ -9,12 +9,13 @@ from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 
 
-def read_rows(raw: bytes, name: str, faults: list[str] | None = None) -> Iterator[Row]:
+def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] | None = None) -> Iterator[Row]:
     """Reads the rows of a Parquet file.
 
     Args:
         raw: the file.
         name: its name, for messages.
+        parsed: not needed, because every column has a type.
         faults: not needed, because a damaged file cannot be read any further.
 
     Raises:

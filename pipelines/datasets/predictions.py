@@ -46,7 +46,7 @@ def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
     Raises:
         UserError: the file cannot be read, has neither form, or answers a question twice.
     """
-    source, name = read_rows(path, _is_answer_row), str(path)
+    source, name = read_rows(path, _is_answer_row, ("start", "probability")), str(path)
     if not isinstance(source, Document):
         return _from_rows(source, name)
     if isinstance(source.content, list) and any(isinstance(entry, dict) for entry in source.content):
