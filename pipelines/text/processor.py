@@ -214,14 +214,16 @@ def saved_rules(folder: str | os.PathLike) -> int:
     """
     path = Path(folder) / PROCESSOR_FILE
     content = read_json(path) if path.exists() else {}
-    return content.get("rules", 1) if isinstance(content, dict) else 1
+    return _rules(path, content) if isinstance(content, dict) else 1
 
 
-def _rules(path: Path, content: dict[str, Any], newest: int) -> int:
+def _rules(path: Path, content: dict[str, Any], newest: int | None = None) -> int:
     # The first processors have no note of their rules.
     rules = content.get("rules", 1)
-    if isinstance(rules, bool) or not isinstance(rules, int) or not 1 <= rules <= newest:
+    if isinstance(rules, bool) or not isinstance(rules, int) or rules < 1:
+        raise UserError(f"{path}: rules is {shown(rules)}, expected their version, a whole number from 1")
+    if newest and rules > newest:
         raise UserError(
-            f"{path}: found version {shown(rules)} of the rules, expected 1 to {newest}: it needs a later fabir_tf"
+            f"{path}: found version {rules} of the rules, expected 1 to {newest}: it needs a later fabir_tf"
         )
     return rules
