@@ -138,6 +138,11 @@ def test_every_file_that_is_json_refuses_a_repeated_key(tmp_path):
             "passage,question,id,title,answers\nAnna came.,Who?,a,,\"[{'text': 'Anna', 'answer_start': 0}]\"",
         ),
         ("spreadsheet.csv", ",,id,context,question,answer,answer_start,\n0,0,a,Anna came.,Who?,Anna,0,\n,,,,,,,\n"),
+        ("rows.tsv", "question\tid\tcontext\tanswer\tanswer_start\nWho?\ta\tAnna came.\tAnna\t0\n"),
+        (
+            "export.txt",
+            '\ufeff"id";"question";"passage";"answer";"answer_start"\r\n"a";"Who?";"Anna came.";"Anna";"0"\r\n',
+        ),
         (
             "numpy.csv",
             "id,context,question,answers\na,Anna came.,Who?,"
@@ -275,6 +280,7 @@ def test_parquet(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(table, tmp_path / "without-ending")
     data = read_questions(tmp_path / "without-ending")
     assert [asked.given_id for asked in data.questions] == [3, 12]
+    assert [record.id for record in read_records(tmp_path / "without-ending")] == [3, 12]
     assert data.titles == ("",)
     again = read_questions(written(tmp_path, gzip.compress((tmp_path / "without-ending").read_bytes()), "x.parquet.gz"))
     assert again.questions == data.questions
@@ -382,7 +388,16 @@ def test_gzip_on_standard_input_is_told(monkeypatch):
     assert "standard input: found gzip" in failure(list, read_records("-"))
 
 
-@pytest.mark.parametrize("content", [json.dumps([ROW], indent=1), json.dumps([ROW]), json.dumps({"data": [ROW]})])
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps([ROW], indent=1),
+        json.dumps([ROW]),
+        json.dumps({"data": [ROW]}),
+        CSV,
+        "question\tid\tcontext\nWho?\ta\tAnna.\n",
+    ],
+)
 def test_a_document_on_standard_input_is_read_to_its_end(monkeypatch, content):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
     assert [record.id for record in read_records("-")] == ["a"]
@@ -409,6 +424,7 @@ def test_a_document_on_standard_input_is_read_to_its_end(monkeypatch, content):
         ("x.csv", "id,answer\na,x\n7,\n"),
         ("x.csv", "answer,start,id,probability,error\nx,,a,,\n,,7,,\n,,8,,not read\n"),
         ("x.csv", "id;prediction_text\r\na;x\r\n7;\r\n"),
+        ("x.tsv", "id\tanswer\na\tx\n7\t\n"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])

@@ -12,8 +12,9 @@ from fabir_tf.pipelines.text.readable import is_blank, is_without_spaces
 BLANK = [
     *("", " \n\t\u00a0\u3000", "...", "?!", "—", "_ _", "\u200b", "\ufeff\u2060", "\u200d\u00ad\u200e", "\u0301"),
     *("😀 👩\u200d👩", "«»“”", "$%&", "\x00", "。、", "\ud800"),
+    *("\u3164", "\uffa0 \u115f\u1160.", "\u2800"),
 ]
-READABLE = ["a", "7", "½", "²", "...a", "\u200bx", "É", "日", "٣", "Ⅷ", "한", "ไ"]
+READABLE = ["a", "7", "½", "²", "...a", "\u200bx", "É", "日", "٣", "Ⅷ", "한", "ไ", "\u3164ㅎ"]
 # Each mostly in a script without spaces; digits, marks and spaces are no letters.
 WITHOUT_SPACES = [
     *("磨坊由安娜建于一八四〇年。", "アンナが水車を建てた", "ミル ミル 1840 (2024)", "โรงสีสร้างโดยแอนนา"),
@@ -50,7 +51,7 @@ def test_most_letters_are_of_a_script_with_spaces(text):
     assert not is_without_spaces(text)
 
 
-CHARACTERS = st.sampled_from([*"aé5½²٣_.,! ", *"日カー々〇〡ไັລខ្ｶ한Я😀𠀀𛀀、Ⅷ①", "\u0301", "\u200b", "\u200d"])
+CHARACTERS = st.sampled_from([*"aé5½²٣_.,! ", *"日カー々〇〡ไັລខ្ｶ한Я😀𠀀𛀀、Ⅷ①", "\u3164", "\u0301", "\u200b", "\u200d"])
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)

@@ -33,9 +33,8 @@ def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] 
     text = decode(raw, name, "CSV in UTF-8", faults)
     if not text.strip():
         raise UserError(f"{name}: the file is empty, expected CSV with a header.")
-    first = text.lstrip().partition("\n")[0]
     # Line ends inside of a cell belong to its text, so none are translated.
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(DELIMITERS, key=first.count), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text.lstrip()), strict=True)
     header: list[str] = []
     for number, cells, error in _records(reader):
         place = f"line {number}"
@@ -47,12 +46,31 @@ def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] 
             yield _row(place, number, header, cells, parsed, name)
 
 
+def has_header(raw: bytes) -> bool:
+    """Whether the first line of a file is the header of CSV, whatever the file's ending.
+
+    Args:
+        raw: the file, or its first line.
+    """
+    line = raw.partition(b"\n")[0].decode("utf-8-sig", "replace").strip()
+    names = [cell.strip().strip('"') for cell in line.split(_delimiter(line))]
+    return not line.startswith(("{", "[")) and len(names) > 1 and _names_columns(names)
+
+
 def write_rows(data: SquadData) -> bytes:
     """Questions as CSV in Hugging Face's fields; the column `answers` holds JSON."""
     rows = rows_of(data)
     for row in rows:
         row["answers"] = json.dumps(row["answers"], ensure_ascii=False)
     return csv_text(tuple(rows[0]), rows, "\r\n").encode()
+
+
+def _delimiter(text: str) -> str:
+    return max(DELIMITERS, key=text.partition("\n")[0].count)
+
+
+def _names_columns(names: list[str]) -> bool:
+    return "id" in names or "question" in names
 
 
 def _records(reader: Any) -> Iterator[tuple[int, list[str], str]]:
@@ -76,7 +94,7 @@ def _header(names: list[str], location: str) -> list[str]:
     repeated = [column for column in names if column and names.count(column) > 1]
     if repeated:
         raise UserError(f"{location} names the column {quoted(repeated[0])} twice, expected each column once.")
-    if "id" not in names and "question" not in names:
+    if not _names_columns(names):
         raise UserError(f"{location} is {quoted(', '.join(names))}, expected a header such as id, context, question.")
     return names
 

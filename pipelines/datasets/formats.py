@@ -50,12 +50,23 @@ def format_of(path: str | os.PathLike[str]) -> Format | None:
     return FORMATS.get(ending)
 
 
+def recognized(raw: bytes) -> Format | None:
+    """The format of a file of rows that shows in its first line, whatever its name; None for any other.
+
+    Args:
+        raw: the file, or its first line.
+    """
+    if raw.startswith(_PARQUET):
+        return FORMATS[".parquet"]
+    return FORMATS[".csv"] if csv_rows.has_header(raw) else None
+
+
 def read_questions(path: str | os.PathLike[str]) -> SquadData:
     """Reads a file of questions in any of the formats.
 
     Args:
         path: a file of SQuAD JSON, JSON lines, a JSON list of rows, CSV with a header, or Parquet; each perhaps packed
-            with gzip. JSON of every form is recognized by its content.
+            with gzip. JSON of every form, and CSV with its header, is recognized by its content.
 
     Returns:
         The unchanged texts of the file. In all formats but SQuAD's, questions about the same text share a passage.
@@ -98,9 +109,7 @@ def read_rows(
         UserError: the file cannot be read.
     """
     raw, name = read_input(path, EXPECTED), str(path)
-    named = format_of(path)
-    if raw.startswith(_PARQUET):
-        named = FORMATS[".parquet"]
+    named = recognized(raw) or format_of(path)
     if named and named.rows:
         return named.rows(raw, name, parsed, faults)
     return json_rows.read_whole(raw, name, is_row, faults)

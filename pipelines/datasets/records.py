@@ -1,5 +1,6 @@
 """Reads questions to answer, one at a time, from a file or a pipe; a bad one is reported, and reading continues."""
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,7 +9,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from fabir_tf.pipelines.datasets import json_rows
-from fabir_tf.pipelines.datasets.formats import EXPECTED, FORMATS, format_of, read_rows
+from fabir_tf.pipelines.datasets.formats import EXPECTED, FORMATS, format_of, read_rows, recognized
 from fabir_tf.pipelines.datasets.json_rows import Document
 from fabir_tf.pipelines.datasets.rows import Row, RowReader, is_question_row
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
@@ -43,7 +44,7 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     repeats the id of an earlier line is a bad line.
 
     Args:
-        path: a file, or "-" for JSON or JSON lines on standard input.
+        path: a file, or "-" for JSON, JSON lines or CSV on standard input.
 
     Returns:
         An iterator of records; a bad line or row gives a record with an `error`, and reading continues.
@@ -89,7 +90,13 @@ def _read_line(stream: BinaryIO) -> bytes:
 
 def _streamed_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     # A function of its own, because a file that cannot be opened is reported before the first record.
-    yield from _records(json_rows.read_stream(lines, name), name)
+    lines = iter(lines)
+    first = next(lines, b"")
+    found = recognized(first)
+    if found and found.rows:
+        yield from _row_records(found.rows(b"".join([first, *lines]), name, (), None), name)
+    else:
+        yield from _records(json_rows.read_stream(itertools.chain([first], lines), name), name)
 
 
 def _records(source: Document | Iterator[Row], name: str) -> Iterator[Record]:

@@ -25,7 +25,8 @@ READS_ENGLISH = (
 )
 """The sentence for a passage that `is_without_spaces`."""
 
-LETTER_OR_DIGIT = r"[^\W_]"
+# Hangul fillers count as letters and show nothing.
+LETTER_OR_DIGIT = r"[^\W_\u115f\u1160\u3164\uffa0]"
 LETTERS_WITHOUT_SPACES = "[" + "".join(f"{first}-{last}" for first, last in SCRIPTS_WITHOUT_SPACES) + "]"
 
 _LETTER_OR_DIGIT = re.compile(LETTER_OR_DIGIT)

@@ -9,7 +9,8 @@ from fabir_tf.pipelines.text.graph.code_points import PagedTable, all_characters
 from fabir_tf.pipelines.text.readable import LETTER_OR_DIGIT, LETTERS_WITHOUT_SPACES
 
 # What a character counts for: a letter or digit, and a letter of a script without spaces (1) or another letter (-1).
-_COUNTS = ((0, 0), (1, 0), (1, -1), (1, 1))
+# The characters are: others, digits, letters that show nothing, other letters, letters of a script without spaces.
+_COUNTS = ((0, 0), (1, 0), (0, -1), (1, -1), (1, 1))
 
 
 @functools.cache
@@ -17,7 +18,7 @@ def _table() -> PagedTable:
     characters = all_characters()
     readable = matching(LETTER_OR_DIGIT)(characters)
     letters = being(str.isalpha)(characters)
-    kinds = readable.astype(np.int32) + letters
+    kinds = readable.astype(np.int32) + 2 * letters
     return PagedTable(kinds + (letters & matching(LETTERS_WITHOUT_SPACES)(characters)))
 
 
