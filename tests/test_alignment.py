@@ -17,7 +17,7 @@ from fabir_tf.pipelines.features.alignment import (
     explain,
     measure_coverage,
     reachable_score,
-    reachable_text,
+    reachable_texts,
     span_text,
 )
 from fabir_tf.pipelines.text.invisible import JOINERS, SEPARATORS
@@ -221,12 +221,35 @@ def test_answers_longer_than_a_reader_may_predict():
 
 
 @pytest.mark.parametrize(
-    ("max_answer", "expected"), [(1, "ran"), (2, "ran 20miles"), (3, "ran 20miles north"), (9, "ran 20miles north")]
+    ("max_answer", "expected"),
+    [
+        (1, ["ran", "20miles", "north"]),
+        (2, ["ran 20miles", "20miles north"]),
+        (3, ["ran 20miles north"]),
+        (9, ["ran 20miles north"]),
+    ],
 )
-def test_the_part_of_an_answer_that_can_be_predicted(max_answer, expected):
+def test_the_parts_of_an_answer_that_can_be_predicted(max_answer, expected):
     alignment = align("ran 20miles north", 3)
     assert alignment.length == 3
-    assert reachable_text(TOKENS, PASSAGE, alignment, max_answer) == expected
+    assert reachable_texts(TOKENS, PASSAGE, alignment, max_answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "max_answer", "ceiling"),
+    [
+        ('"The', 2, (100, 0)),
+        ("The Keld Mill", 2, (100, 100)),
+        ('"The Keld Mill"', 2, (100, 100)),
+        ('"The Keld Mill" (of 1840)', 5, (0, 600 / 7)),
+    ],
+)
+def test_scoring_drops_articles_and_punctuation_from_a_long_answer(text, max_answer, ceiling):
+    passage = 'He painted "The Keld Mill" (of 1840).'
+    asked = Question("q", "What?", 0, (Answer(text, passage.index(text)),))
+    data = SquadData("long.json", (passage,), ("",), (asked,))
+    written = measure_coverage(data, [tokenize(passage)], max_answer).to_json()
+    assert (written["ceiling_exact_match"], written["ceiling_f1"]) == pytest.approx(ceiling)
 
 
 def test_entries_made_by_hand():

@@ -15,6 +15,8 @@ from fabir_tf.pipelines.files import csv_text
 from fabir_tf.pipelines.json_files import RepeatedKeyError, decode, loads, quoted
 
 DELIMITERS = ",;\t"
+# A header is looked for in so many bytes, because JSON may be one line of many megabytes.
+LONGEST_HEADER = 4096
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -52,7 +54,7 @@ def has_header(raw: bytes) -> bool:
     Args:
         raw: the file, or its first line.
     """
-    line = raw.partition(b"\n")[0].decode("utf-8-sig", "replace").strip()
+    line = raw[:LONGEST_HEADER].partition(b"\n")[0].decode("utf-8-sig", "replace").strip()
     names = [cell.strip().strip('"') for cell in line.split(_delimiter(line))]
     return not line.startswith(("{", "[")) and len(names) > 1 and _names_columns(names)
 

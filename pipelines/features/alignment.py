@@ -90,8 +90,8 @@ def span_text(tokens: Tokens, passage: str, alignment: Alignment) -> str:
     return passage[tokens.starts[alignment.first] : tokens.ends[alignment.last]]
 
 
-def reachable_text(tokens: Tokens, passage: str, alignment: Alignment, max_answer: int) -> str:
-    """The text of an aligned answer, or its beginning where it is longer than a reader may predict.
+def reachable_texts(tokens: Tokens, passage: str, alignment: Alignment, max_answer: int) -> list[str]:
+    """The text of an aligned answer, or all its parts of `max_answer` tokens where a reader may predict no more.
 
     Args:
         tokens: the tokens of the passage.
@@ -99,8 +99,10 @@ def reachable_text(tokens: Tokens, passage: str, alignment: Alignment, max_answe
         alignment: a span of its tokens, not a dropped one.
         max_answer: most tokens of a predicted answer.
     """
-    last = min(alignment.last, alignment.first + max_answer - 1)
-    return span_text(tokens, passage, alignment._replace(last=last))
+    length = min(alignment.length, max_answer)
+    # Not only the beginning: scoring drops articles and punctuation, so another part may be all that counts.
+    firsts = range(alignment.first, alignment.last - length + 2)
+    return [span_text(tokens, passage, alignment._replace(first=first, last=first + length - 1)) for first in firsts]
 
 
 def reachable_score(spans: Iterable[str], question: Question) -> tuple[float, float]:
@@ -280,7 +282,8 @@ def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: 
         question,
         best.kind,
         ceiling=reachable_score(
-            (reachable_text(tokens, passage, alignment, ledger.max_answer) for alignment in found), question
+            (text for alignment in found for text in reachable_texts(tokens, passage, alignment, ledger.max_answer)),
+            question,
         ),
         reason=reason,
         detail=detail,

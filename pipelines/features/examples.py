@@ -14,7 +14,7 @@ from fabir_tf.pipelines.features.alignment import (
     align_answer,
     explain,
     reachable_score,
-    reachable_text,
+    reachable_texts,
 )
 from fabir_tf.pipelines.features.features import NO_ANSWER, Examples
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
@@ -118,11 +118,11 @@ def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: 
     if alignment.kind == "dropped":
         ledger.add(question, "dropped", reason=reason, detail=detail)
         return None
-    reachable = reachable_text(tokens, passage, alignment, ledger.max_answer)
+    reachable = reachable_texts(tokens, passage, alignment, ledger.max_answer)
     ledger.add(
         question,
         alignment.kind,
-        ceiling=reachable_score([reachable], question),
+        ceiling=reachable_score(reachable, question),
         reason=reason,
         detail=detail,
         is_long=alignment.length > ledger.max_answer,
