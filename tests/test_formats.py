@@ -425,6 +425,7 @@ def test_a_document_on_standard_input_is_read_to_its_end(monkeypatch, content):
         ("x.csv", "answer,start,id,probability,error\nx,,a,,\n,,7,,\n,,8,,not read\n"),
         ("x.csv", "id;prediction_text\r\na;x\r\n7;\r\n"),
         ("x.tsv", "id\tanswer\na\tx\n7\t\n"),
+        ("x.jsonl", '{"id": "a", "answer": "x"}\n{"id": "7", "error": "line 7 has 2 cells"}\n{"id": 7, "answer": ""}'),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])

@@ -76,12 +76,14 @@ def _from_rows(rows: Iterable[Row], name: str) -> dict[str, Prediction]:
         if row.error:
             raise UserError(row.error)
         identifier = _identifier(reader, row)
+        # A row that could not be answered may have its line as its id, which may be the id of another row.
+        if row.fields.get("error"):
+            continue
         first = places.setdefault(identifier, row.place)
         if first != row.place:
             repeated = f"{reader.join(row.place, 'id')} is {quoted(identifier)}, the id of {first} too"
             raise UserError(f"{name}: {repeated}, expected one answer per question.")
-        if not row.fields.get("error"):
-            found[identifier] = _prediction(reader, row)
+        found[identifier] = _prediction(reader, row)
     return found
 
 
