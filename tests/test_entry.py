@@ -4,6 +4,7 @@ with."""
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -94,6 +95,18 @@ print([name for name in ("numpy", "keras", "tensorflow", "absl") if name in sys.
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, sys.unraisablehook is sys.__unraisablehook__)
 """
     assert finish(start(program)) == (0, "[]\nTrue True\n", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_started_as_a_module_enters_in_the_same_way(name, monkeypatch):
+    def run(found):
+        sys.exit(f"{found} enters")
+
+    monkeypatch.setattr(entry, "run", run)
+    modules = set(sys.modules)
+    with pytest.raises(SystemExit, match=f"^{name} enters$"):
+        runpy.run_module(f"fabir_tf.commands.{name}", run_name="__main__")
+    assert set(sys.modules) == modules
 
 
 def test_notices_go_and_all_else_comes_through():

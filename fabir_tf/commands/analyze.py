@@ -9,6 +9,12 @@ the pictures as files of their own. With --run_dir and --question_id it writes q
 answers that question: start and end probabilities and all attention weights.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("analyze")
+
 from pathlib import Path
 
 from absl import flags
@@ -95,7 +101,3 @@ def run() -> None:
     """Entry point of `fabir-analyze`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

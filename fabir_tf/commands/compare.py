@@ -8,6 +8,12 @@ Settings of fabir-train on this command line replace those of all flag files. Th
 comparison; more configurations and seeds may be added.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("compare")
+
 from pathlib import Path
 
 from absl import flags
@@ -114,7 +120,3 @@ def run() -> None:
     """Entry point of `fabir-compare`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

@@ -10,6 +10,12 @@ written if there is one. --mend first moves answers to where their text is: to t
 else to the only one in the passage.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("convert")
+
 from absl import flags
 
 from fabir_tf.commands import cli
@@ -66,7 +72,3 @@ def run() -> None:
     """Entry point of `fabir-convert`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

@@ -2,7 +2,8 @@
 
     python -m fabir_tf.commands.entry train --run_dir=runs/base
 
-is fabir-train. This module imports the standard library only, so an interruption is told from the first moment on.
+is fabir-train, and so is `python -m fabir_tf.commands.train`. This module imports the standard library only, so an
+interruption is told from the first moment on.
 """
 
 import contextlib

@@ -7,6 +7,12 @@ A dataset with unanswerable questions is scored as SQuAD 2.0; best_f1 is what th
 probability would reach. For a reader without a null head that probability is 1 minus the one of its best span.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("evaluate")
+
 import json
 import time
 
@@ -98,7 +104,3 @@ def run() -> None:
     """Entry point of `fabir-evaluate`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

@@ -6,6 +6,12 @@ The model's folder assets.extra also holds warm-up requests for the server, and 
 well the probabilities can be trusted.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("export")
+
 from absl import flags
 
 from fabir_tf.commands import cli
@@ -85,7 +91,3 @@ def run() -> None:
     """Entry point of `fabir-export`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

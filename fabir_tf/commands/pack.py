@@ -6,6 +6,12 @@ A run keeps all of its word vectors (80 MB for GloVe 6B); the packed reader keep
 per number.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("pack")
+
 from absl import flags
 
 from fabir_tf.commands import cli
@@ -51,7 +57,3 @@ def run() -> None:
     """Entry point of `fabir-pack`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

@@ -9,6 +9,12 @@ id, answer, start, end (characters), probability, no_answer_probability, is_answ
 read gets a line with id and error; the others are answered.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("predict")
+
 import contextlib
 import io
 import itertools
@@ -116,7 +122,3 @@ def run() -> None:
     """Entry point of `fabir-predict`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

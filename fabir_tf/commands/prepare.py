@@ -6,6 +6,12 @@
 Takes the settings of fabir-train; only those that affect the data matter.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("prepare")
+
 from pathlib import Path
 
 from absl import flags
@@ -43,7 +49,3 @@ def run() -> None:
     """Entry point of `fabir-prepare`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

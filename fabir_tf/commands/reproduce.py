@@ -8,6 +8,12 @@ command line hold for every run; all others are the published ones, for example 
 the same command to resume; tables and figures share their runs.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("reproduce")
+
 from pathlib import Path
 
 from absl import flags
@@ -87,7 +93,3 @@ def run() -> None:
     """Entry point of `fabir-reproduce`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

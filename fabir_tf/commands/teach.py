@@ -7,6 +7,12 @@ The distributions of several readers are averaged. Choose readers that were not 
 training data, readers are overconfident.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("teach")
+
 from pathlib import Path
 
 from absl import flags
@@ -53,7 +59,3 @@ def run() -> None:
     """Entry point of `fabir-teach`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()

@@ -6,6 +6,12 @@ Settings come from the defaults (the paper's), then --config=FILE.json, then fla
 --resume they are those of the run, and only --epochs, --patience and --max_minutes may change.
 """
 
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("train")
+
 from absl import flags
 
 from fabir_tf.commands import cli
@@ -38,7 +44,3 @@ def run() -> None:
     """Entry point of `fabir-train`."""
     define_flags()
     cli.run_command(main, __doc__)
-
-
-if __name__ == "__main__":
-    run()
