@@ -79,6 +79,27 @@ def test_the_lock_of_a_dead_process_is_taken_over(run, other_process):
         assert [path.name for path in run.path.iterdir()] == [run.lock.name]
 
 
+@pytest.mark.skipif(not run_lock._start_of(os.getpid()), reason="only Linux tells that a process has ended")
+def test_a_killed_process_that_nobody_has_waited_for_is_dead(run):
+    """Its number stays taken, for example in a container or a notebook, whose first process waits for no other."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        write_lock(run, {"pid": process.pid, "host": HOST, "started": run_lock._start_of(process.pid)})
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with locked(run):
+            assert json.loads(run.lock.read_text())["pid"] == os.getpid()
+
+
+def test_what_a_killed_training_was_writing_goes_with_its_lock(run):
+    write_lock(run, {"pid": 10**30, "host": HOST, "started": ""})
+    names = ("last.npz", f"last.npz.{10**30}.tmp", "last.npz.77.tmp", "model.keras")
+    run.last.parent.mkdir()
+    for name in names:
+        (run.last.parent / name).write_text("x")
+    with locked(run):
+        assert sorted(path.name for path in run.last.parent.iterdir()) == sorted({*names} - {names[1]})
+
+
 @pytest.mark.skipif(not run_lock._start_of(os.getpid()), reason="only Linux tells when a process started")
 def test_another_process_with_the_number_of_a_dead_one_holds_nothing(run, other_process):
     write_lock(run, {"pid": other_process.pid, "host": HOST, "started": "an-earlier-boot 17"})

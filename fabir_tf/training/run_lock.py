@@ -57,7 +57,15 @@ def _take_over(run: RunDirectory) -> None:
         os.replace(run.lock, taken)
         if taken.read_bytes() != found:
             os.replace(taken, run.lock)
-        taken.unlink(missing_ok=True)
+            return
+        taken.unlink()
+        _remove_unfinished(run, json.loads(found)["pid"])
+
+
+def _remove_unfinished(run: RunDirectory, pid: int) -> None:
+    """Removes files that a training was writing when it was killed."""
+    for path in run.path.rglob(f"*.{pid}.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def _validate_dead(run: RunDirectory, content: bytes) -> None:
@@ -86,16 +94,17 @@ def _is_alive(pid: int, started: str) -> bool:
         return False
     except PermissionError:
         pass
+    found = _start_of(pid)
     # Another process may have got the number in the meantime.
-    return not started or _start_of(pid) in ("", started)
+    return found != "ended" and (not started or found in ("", started))
 
 
 def _start_of(pid: int) -> str:
-    """When a process started, as Linux tells it; "" where that is unknown."""
+    """When a process started, as Linux tells it: "" where that is unknown, "ended" for one that waits to be removed."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # The name of the program, in brackets, may contain blanks.
-        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError, UnicodeDecodeError):
+        state, *numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "ended" if state == "Z" else f"{boot} {numbers[18]}"
+    except (OSError, IndexError, ValueError):
         return ""
-    return f"{boot} {ticks}"
