@@ -14,7 +14,11 @@ import pytest
 from tiny import ARTICLES, DEV_ARTICLES, squad_json, write_squad
 
 from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.run_directory import RunDirectory
+from fabir_tf.training import run_setup
+from fabir_tf.training.run_setup import recorded_training
 from fabir_tf.training.training_config import TrainingConfig
 
 QUESTION, PASSAGE = "Who built the tower?", "The tower was built by Karl Wend in 1840, and it was opened in May."
@@ -136,6 +140,17 @@ def test_a_run_is_resumed_without_repeating_its_settings(commands, tiny_run, two
     passed(commands("train", f"--run_dir={run}", "--epochs=2", "--resume", "--cache_dir="))
     assert history(run) == history(two_epochs)
     assert_equal_checkpoints(two_epochs / "checkpoints" / "last.npz", run / "checkpoints" / "last.npz")
+
+
+def test_a_resumed_runs_data_may_be_named_in_another_way(tiny_run, monkeypatch):
+    run, folder = RunDirectory(tiny_run.path), Path(tiny_run.train).parent
+    config, training = run.read_model_config(), recorded_training(run)
+    monkeypatch.setenv("HOME", str(folder.parent))
+    for dataset in (f"~/{folder.name}/train.json", f"{folder}/./train.json", os.path.relpath(tiny_run.train)):
+        assert run_setup._check_run(run, config, training.replace(dataset=dataset), resume=True)
+    for dataset in (f"~/{folder.name}/dev.json", "train.json,train.json"):
+        with pytest.raises(UserError, match=f"found dataset='{dataset}'"):
+            run_setup._check_run(run, config, training.replace(dataset=dataset), resume=True)
 
 
 @pytest.mark.slow

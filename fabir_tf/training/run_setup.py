@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,7 +196,7 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
         # A setting that was added later has its default value in an earlier run.
         recorded_values = type(config)().to_dict() | recorded[part]
         for name, value in config.to_dict().items():
-            if name not in free and recorded_values[name] != value:
+            if name not in free and _resolved(recorded_values[name]) != _resolved(value):
                 raise UserError(
                     f"--run_dir={run.path} holds a run with {name}={recorded_values[name]!r}, "
                     f"found {name}={value!r}: resume with the run's own configuration, or name another folder"
@@ -204,6 +205,13 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
     if not run.last.exists() and run.history.exists() and run.history.read_text().count("\n") > 2:
         raise UserError(f"{run.last}: no such checkpoint, expected the one of the run in {run.history}")
     return run.last.exists()
+
+
+def _resolved(value: object) -> object:
+    """A setting in a form that is the same for all spellings of a path."""
+    if not isinstance(value, str):
+        return value
+    return [os.path.realpath(user_path(name)) for name in value.split(",")]
 
 
 def _check_data(run: RunDirectory, fingerprint: dict[str, str]) -> None:
