@@ -525,15 +525,26 @@ def test_the_layout_of_a_version_is_found(tmp_path, old):
 @pytest.mark.slow
 def test_versions_take_turns(tmp_path):
     write_squad(tmp_path / "data.json", ARTICLES)
-    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=inference,training,single")
+    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=training,single")
     found = found_by(tmp_path, "against_commit", *flags)
-    assert set(found) == {"inference", "training", "single"}
+    assert set(found) == {"training", "single"}
     for task in found.values():
         assert set(task["turns"]) == {"earlier", "now"}
         (earlier,), (now,) = task["turns"]["earlier"], task["turns"]["now"]
         assert earlier["questions"] == now["questions"] == 12
         ratio = earlier["processor_ms"] / now["processor_ms"]
         assert task["ratio"] == pytest.approx({"median": ratio, "low": ratio, "high": ratio})
+
+
+@pytest.mark.slow
+def test_clients_ask_an_exported_reader_one_question_at_a_time(exported, tmp_path):
+    write_squad(tmp_path / "data.json", ARTICLES)
+    asked = (f"--version={exported.folder}", "--dataset=data.json", "--clients=2")
+    (found,) = found_by(tmp_path, "clients", *asked).values()
+    assert set(found["one thread / all cores"]) == SPREAD
+    assert set(found["turns"]) == {"all cores", "one thread"}
+    for (turn,) in found["turns"].values():
+        assert turn["questions"] == 12 and turn["speed"] > 0
 
 
 def test_the_interval_of_a_median_is_from_a_bootstrap():
@@ -569,6 +580,7 @@ def test_a_terminated_race_leaves_no_files(tmp_path):
     ("script", "argument", "sentence"),
     [
         ("against_commit", "--commit=nothing-of-that-name", "error: --commit=nothing-of-that-name: git finds"),
+        ("clients", "--version=absent", "error: --version=absent: expected the folder of a version"),
         ("against_commit", "--commit=HEAD --tree=.", "error: expected either --commit or --tree"),
         ("against_commit", "--tree=.", "error: {folder}: found no known layout of fabir_tf"),
         ("scaling", "--passages=0", "error: --passages: found '0', expected numbers from 1, separated by commas"),
