@@ -123,7 +123,9 @@ def _serve() -> None:
     entry = importlib.import_module("fabir_tf.commands.entry")
     for name in COMMANDS:
         importlib.import_module(f"fabir_tf.commands.{name}")
-    importlib.import_module("fabir_tf.reading.reader")
+    # What most commands import when they need it.
+    for name in ("reading.reader", "training.train", "pipelines.text.nltk_tokenizers"):
+        importlib.import_module(f"fabir_tf.{name}")
     for line in sys.stdin:
         request = json.loads(line)
         # Pipes, because the limit on the size of files must not cut off the message about it.

@@ -22,14 +22,19 @@ def configs(tmp_path):
 
 @pytest.mark.slow
 def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, configs):
+    """The scores are those of data that no epoch is chosen on."""
     fabir, bidaf = configs
-    flags = (
+    plain = (
         f"--output={tmp_path / 'out'}",
         f"--dataset={tiny_run.train}",
         f"--eval_dataset={tiny_run.dev}",
         "--epochs=2",
         *SMALL_DATA,
     )
+    absent = ["--test_dataset=absent.json"]
+    assert_error(commands, "compare", [f"--configs={fabir}", *plain, *absent], ["absent.json", "no such file"])
+    assert not (tmp_path / "out").exists()
+    flags = (*plain, f"--test_dataset={tiny_run.train}")
     first = commands("compare", f"--configs={fabir}", *flags)
     assert first.status == 0, first
     run = tmp_path / "out" / "small_fabir" / "seed_1"
@@ -47,10 +52,11 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
         runs = list(csv.DictReader(file))
     assert [(row["configuration"], row["seed"]) for row in runs] == [("small_fabir", "1"), ("small_bidaf", "1")]
     assert [row["f1"] for row in runs] == [row["f1"] for row in rows]
-    report = json.loads((run / "report.json").read_text())
+    report, coverage = (json.loads((run / name).read_text()) for name in ("report.json", "coverage.json"))
     history = list(csv.DictReader((run / "history.csv").open(newline="")))
     seconds = sum(float(row["seconds"]) for row in history)
-    questions = len(read_squad(tiny_run.train).questions)
+    questions, chosen_on = (len(read_squad(path).questions) for path in (tiny_run.train, tiny_run.dev))
+    assert report["total"] == questions != chosen_on == sum(coverage["eval"]["counts"].values())
     assert float(rows[0]["f1"]) == report["f1"]
     assert float(rows[0]["inference"]) == report["questions_per_second"]
     assert float(rows[0]["training"]) == pytest.approx(2 * questions / seconds, rel=0.01)
@@ -63,28 +69,7 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     assert_error(
         commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"]
     )
-
-
-@pytest.mark.slow
-def test_scores_may_be_of_data_that_no_epoch_is_chosen_on(commands, tiny_run, tmp_path, configs):
-    flags = [
-        f"--configs={configs[0]}",
-        f"--output={tmp_path / 'out'}",
-        f"--dataset={tiny_run.train}",
-        f"--eval_dataset={tiny_run.dev}",
-        "--epochs=1",
-        *SMALL_DATA,
-    ]
-    assert_error(commands, "compare", [*flags, "--test_dataset=absent.json"], ["absent.json", "no such file"])
-    assert not (tmp_path / "out").exists()
-    done = commands("compare", *flags, f"--test_dataset={tiny_run.train}")
-    assert done.status == 0, done
-    run = tmp_path / "out" / "small_fabir" / "seed_1"
-    report, coverage = (json.loads((run / name).read_text()) for name in ("report.json", "coverage.json"))
-    assert report["total"] == len(read_squad(tiny_run.train).questions)
-    assert sum(coverage["eval"]["counts"].values()) == len(read_squad(tiny_run.dev).questions)
-    assert len(read_squad(tiny_run.train).questions) != len(read_squad(tiny_run.dev).questions)
-    assert_error(commands, "compare", flags, ["plan.json", tiny_run.train, "name another"])
+    assert_error(commands, "compare", [f"--configs={fabir}", *plain], ["plan.json", tiny_run.train, "name another"])
 
 
 def test_the_table_has_the_spread_over_seeds():

@@ -336,10 +336,9 @@ def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     taught = commands("train", f"--run_dir={run}", *learning, f"--teacher={teacher}")
     assert taught.status == 0, taught
     assert json.loads((run / "config.json").read_text())["training"]["teacher"] == str(teacher)
-    alone = commands("train", f"--run_dir={tmp_path / 'alone'}", *learning)
-    losses = [
-        line.split("loss ")[1] for result in (taught, alone) for line in result.stdout.splitlines() if "loss" in line
-    ]
+    # The tiny run learned the same from the same data without a teacher.
+    lines = f"{taught.stdout}\n{tiny_run.printed}".splitlines()
+    losses = [line.split("loss ")[1] for line in lines if "loss" in line]
     assert losses[0] != losses[-1]
     prepared = tmp_path / "prepared"
     assert commands("prepare", f"--output={prepared}", *learning, f"--teacher={teacher}").status == 0

@@ -180,11 +180,11 @@ def in_steps(prepared, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["tensorflow", "jax"])
-def test_one_backend_goes_on_where_the_other_stopped(prepared, in_steps, tmp_path, first):
-    runs = (run_on_jax, run) if first == "jax" else (run, run_on_jax)
-    runs[0](tmp_path / "run", 3, prepared[0], batch_size=6)
-    runs[1](tmp_path / "run", 6, prepared[0], batch_size=6, resume=True)
+def test_one_backend_goes_on_where_the_other_stopped(prepared, in_steps, tmp_path):
+    arguments = {"prepared": prepared[0], "batch_size": 6}
+    run(tmp_path / "run", 2, **arguments)
+    run_on_jax(tmp_path / "run", 4, **arguments, resume=True)
+    run(tmp_path / "run", 6, **arguments, resume=True)
     np.testing.assert_allclose(losses(tmp_path / "run"), losses(in_steps), atol=1e-4, rtol=0)
 
 

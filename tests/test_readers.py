@@ -131,19 +131,18 @@ def test_a_model_is_saved_and_loaded(name, tmp_path):
 @pytest.mark.slow
 # FABIR is trained, resumed and exported by the tests of these commands.
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "fabir"])
-def test_it_is_trained_resumed_evaluated_and_exported(commands, tiny_run, tmp_path, name):
+def test_it_is_trained_scored_and_exported(commands, tiny_run, tmp_path, name):
     """The same answer from the run and from its SavedModel, through the commands alone."""
     run = tmp_path / "run"
     flags = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL[name], *SMALL_DATA)
-    for more in ("--epochs=1", "--epochs=2 --resume"):
+    # One of the three is resumed, because each training takes ten seconds to begin.
+    for more in ("--epochs=1", "--epochs=2 --resume")[: 2 if name == "bidaf" else 1]:
         result = commands("train", f"--run_dir={run}", *flags, *more.split())
         assert result.status == 0, result
     history = (run / "history.csv").read_text().splitlines()
-    assert len(history) == 4
-    assert all(np.isfinite(float(line.split(",")[2])) for line in history[2:])
+    assert len(history) == (4 if name == "bidaf" else 3)
+    assert all(np.isfinite(float(value)) for line in history[2:] for value in line.split(",")[2:5])
     assert json.loads((run / "config.json").read_text())["model"]["name"] == name
-    scores = commands("evaluate", f"--run_dir={run}", f"--dataset={tiny_run.dev}")
-    assert scores.status == 0 and json.loads(scores.stdout)["total"] > 0, scores
     asked = commands("predict", f"--run_dir={run}", f"--question={QUESTION}", f"--passage={PASSAGE}")
     assert asked.status == 0, asked
     exported = commands("export", f"--run_dir={run}", f"--export_dir={tmp_path / 'e'}", "--calibration_dataset=none")
