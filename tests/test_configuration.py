@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabir_tf.configuration import Config, ConfigError, setting
 from fabir_tf.models import MODELS
 from fabir_tf.models.fabir import FabirConfig
-from fabir_tf.training.training_config import TrainingConfig
+from fabir_tf.training.training_config import OPTIMIZER_SETTINGS, TrainingConfig
 
 CONFIGS = (*(family.config for family in MODELS.values()), TrainingConfig)
 FIELDS = [pytest.param(cls, field, id=field.name) for cls in CONFIGS for field in dataclasses.fields(cls)]
@@ -67,7 +67,10 @@ def training_configs(draw):
         values |= {"max_minutes": None, "patience": None}
     if values["teacher"]:
         values["passage_window"] = None
-    return TrainingConfig(**values)
+    foreign = {name for names in OPTIMIZER_SETTINGS.values() for name in names} - {
+        *OPTIMIZER_SETTINGS[values["optimizer"]]
+    }
+    return TrainingConfig(**{name: value for name, value in values.items() if name not in foreign})
 
 
 def parsed(cls, arguments, **options) -> dict:

@@ -544,13 +544,15 @@ def test_the_learning_rate_falls_over_the_last_epochs():
 
 
 @pytest.mark.slow
-def test_a_run_cools_down_at_its_own_end(files, tmp_path):
-    """Six steps an epoch: at the end of the second of two, the rate is nothing; with a third, it falls then."""
+def test_a_run_cools_down_and_stops_at_its_last_step(files, tmp_path):
+    """Six steps an epoch: nine end in the middle of the second, and three epochs resumed from there after six more."""
     run, settings = tmp_path / "run", {"learning_rate": 0.002, "linear_decay_epochs": 1.0}
-    short = train_tiny(run, files.data | settings | {"epochs": 2})
-    assert [row["learning_rate"] for row in short["epochs"]] == pytest.approx([0.002, 0.002, 0.0])
+    short = train_tiny(run, files.data | settings | {"epochs": 5, "max_steps": 9})
+    assert [row["step"] for row in short["epochs"]] == [0, 6, 9]
+    assert [row["learning_rate"] for row in short["epochs"]] == pytest.approx([0.002, 0.001, 0.0])
     longer = train_tiny(run, files.data | settings | {"epochs": 3}, resume=True)
-    assert longer["epochs"][3]["learning_rate"] == pytest.approx(0.0)
+    assert longer["epochs"][3]["step"] == 15
+    assert longer["epochs"][3]["learning_rate"] == pytest.approx(0.001)
     with pytest.raises(ConfigError, match="linear_decay_epochs"):
         TrainingConfig(epochs=2, linear_decay_epochs=3)
     for name in ("max_minutes", "patience"):

@@ -3,7 +3,8 @@
     fabir-train --flagfile=base.flags --run_dir=runs/base
 
 Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; later ones win. With
---resume they are those of the run, and only --epochs, --patience and --max_minutes may change.
+--resume they are those of the run, and only --epochs, --max_steps, --patience and --max_minutes
+may change.
 """
 
 if __name__ == "__main__":

@@ -7,17 +7,14 @@ from fabir_tf.backends import backend
 _FORGETTING = 9.0
 
 
-@keras.saving.register_keras_serializable(package="fabir_tf")
-class AveragingAdam(backend.Adam):
-    """Adam that keeps the weights' moving average, which early in the training has forgotten the first weights.
+class Averaging:
+    """A moving average of the weights, for an optimizer of Keras, which early in the training has forgotten the first
+    weights.
 
         average <- decay average + (1 - decay) weights,   decay = min(ema_momentum, t / (t + 9))
 
     `t` counts the steps before this one. With Keras' own constant decay of 0.999 the average after 900 steps still
-    consists to 40 % of the first weights.
-
-    Args:
-        **kwargs: those of `keras.optimizers.Adam`, with `use_ema=True`.
+    consists to 40 % of the first weights. The optimizer needs `use_ema=True`.
 
     Reference: Polyak and Juditsky 1992; the decay that grows is that of TensorFlow 1's ExponentialMovingAverage.
     """
@@ -32,3 +29,13 @@ class AveragingAdam(backend.Adam):
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
             # A copy, because JAX would share one array between both, and a training step deletes its arguments.
             variable.assign(ops.copy(average))
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class AveragingAdam(Averaging, backend.Adam):
+    """Adam that keeps the weights' moving average; the arguments are those of `keras.optimizers.Adam`."""
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class AveragingAdadelta(Averaging, keras.optimizers.Adadelta):
+    """AdaDelta that keeps the weights' moving average; the arguments are those of `keras.optimizers.Adadelta`."""

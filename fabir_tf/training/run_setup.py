@@ -191,7 +191,7 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
     asked = {"model": model_config, "training": training}
     # The data decides the sizes, and a run may be resumed in order to train longer or shorter.
     derived = {field.name for field in dataclasses.fields(model_config) if field.metadata["derived"]}
-    free = derived | {"epochs", "patience", "max_minutes"}
+    free = derived | {"epochs", "max_steps", "patience", "max_minutes"}
     for part, config in asked.items():
         # A setting that was added later has its default value in an earlier run.
         recorded_values = type(config)().to_dict() | recorded[part]

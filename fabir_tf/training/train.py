@@ -30,9 +30,9 @@ from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.reading.evaluation import predictions_of, score_answers
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
-from fabir_tf.training.averaging import AveragingAdam
 from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
 from fabir_tf.training.losses import StartEndLoss
+from fabir_tf.training.optimizers import make_optimizer
 from fabir_tf.training.run_lock import locked
 from fabir_tf.training.run_setup import PreparedRun, prepare_run, recorded_training, validate_resumable
 from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay
@@ -123,17 +123,7 @@ def compiled_model(
     with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_tables(model, processor.frozen_tables)
-    adam, averaging = backend.Adam, {}
-    if training.ema_decay is not None:
-        adam, averaging = AveragingAdam, {"use_ema": True, "ema_momentum": training.ema_decay}
-    optimizer = adam(
-        _learning_rate(config, training, steps_per_epoch),
-        training.adam_beta_1,
-        training.adam_beta_2,
-        training.adam_epsilon,
-        global_clipnorm=training.clip_norm,
-        **averaging,
-    )
+    optimizer = make_optimizer(_learning_rate(config, training, steps_per_epoch), training)
     if training.dtype_policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     loss = StartEndLoss(training.smoothing, training.label_smoothing, training.smoothing_deviation)
@@ -148,8 +138,14 @@ def _learning_rate(config: ReaderConfig, training: TrainingConfig, steps_per_epo
     )
     if not training.linear_decay_epochs:
         return rate
-    last_step = training.epochs * steps_per_epoch
+    last_step = _total_steps(training, steps_per_epoch)
     return LinearDecay(rate, last_step, training.linear_decay_epochs * steps_per_epoch)
+
+
+def _total_steps(training: TrainingConfig, steps_per_epoch: int) -> int:
+    """The steps of a run that neither its time nor its score ends."""
+    steps = training.epochs * steps_per_epoch
+    return steps if training.max_steps is None else min(steps, training.max_steps)
 
 
 def make_targets(
@@ -223,15 +219,16 @@ class _Session:
         self.model = trainer.model
         self.reader = Reader(self.model, data.processor, prepared.model_config)
         self.log = log
-        # `seconds` is the training time of the current epoch, over all processes that worked on it.
-        self.state: dict[str, Any] = {"epoch": 0, "step": 0, "seconds": 0.0, "loss": None}
+        # `seconds` is the training time of the current epoch, over all processes that worked on it, and `batches`
+        # counts the steps of all epochs.
+        self.state: dict[str, Any] = {"epoch": 0, "step": 0, "batches": 0, "seconds": 0.0, "loss": None}
         self.state |= {"best_f1": -1.0, "best_epoch": 0, "epochs": []}
         self.sampler = sampler
         self.steps_per_epoch = sampler.batches_per_epoch
 
     def _report_warm_up(self) -> None:
         """Tells of a warm-up that is longer than the run; one much longer keeps the learning rate low."""
-        steps, warm_up = self.steps_per_epoch * self.training.epochs, self.training.warmup_steps
+        steps, warm_up = _total_steps(self.training, self.steps_per_epoch), self.training.warmup_steps
         if self.training.learning_rate is None and 0 < steps < warm_up:
             is_low = 2 * steps < warm_up
             effect = f"stays low; try --warmup_steps={steps}" if is_low else "still rises at its end"
@@ -241,6 +238,7 @@ class _Session:
         if self.resuming:
             self.state = load_checkpoint(self.run.last, self.trainer)
             epoch, step = self.state["epoch"] + 1, self.state["step"]
+            self.state.setdefault("batches", self.state["epoch"] * self.steps_per_epoch + step)
             self.log(f"resuming at epoch {epoch}, step {step:,} of {self.steps_per_epoch:,}")
         else:
             self.log(f"{len(self.features):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
@@ -272,18 +270,19 @@ class _Session:
         )
 
     def is_over(self) -> bool:
-        """Whether all epochs are done, the time is up, or the score has not improved for too long."""
-        if self.state["epoch"] >= self.training.epochs or self.is_out_of_time():
+        """Whether all epochs are done, time or steps are used up, or the score has not improved for too long."""
+        if self.state["epoch"] >= self.training.epochs or self.is_used_up():
             return True
         patience = self.training.patience
         return patience is not None and self.state["epoch"] - self.state["best_epoch"] >= patience
 
-    def is_out_of_time(self) -> bool:
-        """Whether training has taken as long as it may, over all processes that worked on it."""
-        minutes = self.training.max_minutes
-        if minutes is None:
-            return False
-        return self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"]) >= 60 * minutes
+    def is_used_up(self) -> bool:
+        """Whether training has taken as long, or as many steps, as it may, over all processes that worked on it."""
+        steps, minutes = self.training.max_steps, self.training.max_minutes
+        if steps is not None and self.state["batches"] >= steps:
+            return True
+        seconds = self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"])
+        return minutes is not None and seconds >= 60 * minutes
 
     def finish_epoch(self, loss: float | None) -> dict[str, float]:
         """Scores the model, and saves its weights if they are the best."""
@@ -376,11 +375,12 @@ class _Progress(keras.callbacks.Callback):
         self._loss = logs["loss"]
         state, now = self.session.state, time.monotonic()
         state["step"] += 1
+        state["batches"] += 1
         state["seconds"] += now - self._time
         self._time = now
         if state["step"] == self.session.steps_per_epoch:
             return
-        if self.session.is_out_of_time():
+        if self.session.is_used_up():
             # Ends the epoch here; it is scored like any other.
             self.model.stop_training = True
             return

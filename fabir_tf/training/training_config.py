@@ -7,6 +7,12 @@ from fabir_tf.models.precision import POLICIES
 from fabir_tf.training.losses import SMOOTHINGS
 
 BATCHINGS = ("questions", "passages")
+OPTIMIZER_SETTINGS = {
+    "adam": ("adam_beta_1", "adam_beta_2", "adam_epsilon"),
+    "adamw": ("adam_beta_1", "adam_beta_2", "adam_epsilon", "weight_decay"),
+    "adadelta": ("adadelta_rho", "adadelta_epsilon"),
+}
+"""By optimizer the settings that it has and some others lack."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +74,19 @@ class TrainingConfig(Config):
     linear_decay_epochs: float = setting(
         0.0, "Epochs at the end of training over which the learning rate falls linearly to 0", low=0.0
     )
+    optimizer: str = setting(
+        "adam",
+        "Optimizer: adam, adamw (Adam with weight decay apart from the gradient) or adadelta",
+        choices=OPTIMIZER_SETTINGS,
+    )
     adam_beta_1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0.0, high=0.99999)
     adam_beta_2: float = setting(0.98, "Adam's decay of the gradient's square", low=0.0, high=0.99999)
     adam_epsilon: float = setting(1e-8, "Adam's epsilon", low=0.0)
+    weight_decay: float = setting(
+        0.01, "AdamW's decay of all weights but biases and the gains of norms, times the learning rate", low=0.0
+    )
+    adadelta_rho: float = setting(0.95, "AdaDelta's decay of the squares", low=0.0, high=0.99999)
+    adadelta_epsilon: float = setting(1e-8, "AdaDelta's epsilon", low=0.0)
     clip_norm: float | None = setting(None, "Largest norm of all gradients together", low=1e-6)
     ema_decay: float | None = setting(
         None,
@@ -95,6 +111,7 @@ class TrainingConfig(Config):
     max_minutes: float | None = setting(
         None, "Stop after this many minutes of training, if necessary in the middle of an epoch", low=1e-3
     )
+    max_steps: int | None = setting(None, "Stop after this many steps, if necessary in the middle of an epoch", low=1)
     checkpoint_steps: int = setting(200, "Steps between checkpoints; one is also written after each epoch", low=1)
     seed: int = setting(1, "Seed of weights, dropout and the order of the data", low=0, high=2**31 - 1)
     deterministic: bool = setting(True, "Repeat a run exactly from its seed, also where that is slower (on a GPU)")
@@ -107,11 +124,19 @@ class TrainingConfig(Config):
             raise ConfigError(
                 f"linear_decay_epochs must be at most epochs={self.epochs}, found {self.linear_decay_epochs}"
             )
+        self._validate_optimizer()
         if self.passage_window is not None and self.teacher:
             raise ConfigError("teacher needs whole passages, which passage_window cuts: expected one of them")
         for name in ("max_minutes", "patience"):
             if self.linear_decay_epochs and getattr(self, name) is not None:
                 raise ConfigError(f"linear_decay_epochs needs a fixed last epoch, which {name} leaves open")
+
+    def _validate_optimizer(self) -> None:
+        """Refuses settings that would have no effect."""
+        for name in {name for names in OPTIMIZER_SETTINGS.values() for name in names}:
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if value != default and name not in OPTIMIZER_SETTINGS[self.optimizer]:
+                raise ConfigError(f"{name} is of no effect with optimizer={self.optimizer!r}, found {value}")
 
 
 @dataclasses.dataclass(frozen=True)
