@@ -84,6 +84,7 @@ setup(
             "fabir-pack = fabir_tf.commands.entry:pack",
             "fabir-analyze = fabir_tf.commands.entry:analyze",
             "fabir-convert = fabir_tf.commands.entry:convert",
+            "fabir-describe = fabir_tf.commands.entry:describe",
         ]
     },
 )

@@ -31,6 +31,7 @@ COMMANDS = (
     "teach",
     "reproduce",
     "convert",
+    "describe",
 )
 
 

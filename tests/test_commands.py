@@ -89,7 +89,7 @@ def test_the_recorded_configuration_is_the_one_asked_for(tiny_run):
 
 def test_the_history_starts_before_training(tiny_run):
     before, after = history(tiny_run.path)
-    assert list(before) == ["epoch", "step", "loss", "exact_match", "f1", "learning_rate"]
+    assert list(before) == ["epoch", "step", "loss", "held_out_loss", "accuracy", "exact_match", "f1", "learning_rate"]
     assert (before["epoch"], before["step"], before["loss"]) == ("0", "0", "")
     assert (after["epoch"], after["step"]) == ("1", "4")
     assert 0 < float(after["loss"]) < 100

@@ -208,7 +208,8 @@ def test_the_history_counts_epochs_steps_and_rates(finished):
 def test_the_history_is_written(finished):
     with open(finished.run_dir / "history.csv", encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
-    assert list(written[0]) == ["epoch", "step", "loss", "exact_match", "f1", "learning_rate", "seconds"]
+    names = ["epoch", "step", "loss", "held_out_loss", "accuracy", "exact_match", "f1", "learning_rate", "seconds"]
+    assert list(written[0]) == names
     for row, line in zip(finished.history["epochs"], written, strict=True):
         assert {name: "" if value is None else str(value) for name, value in row.items()} == line
 
@@ -219,8 +220,12 @@ def test_the_run_says_what_it_does(finished):
     assert "8 frozen words" in text
     # Its warm-up is shorter than the run.
     assert "--warmup_steps" not in text
+    row = finished.history["epochs"][3]
     assert "before training:  EM " in text
-    assert f"epoch 3/3:  EM {finished.history['epochs'][3]['exact_match']:.2f}" in text
+    scores = (
+        f"EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}  loss {row['loss']:.4f}  held out {row['held_out_loss']:.4f}"
+    )
+    assert f"epoch 3/3:  {scores}  " in text
 
 
 def test_the_run_directory_is_complete(finished):

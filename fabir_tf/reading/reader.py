@@ -282,13 +282,21 @@ class Reader:
         limits = (self.config.max_answer, self.config.null_head)
         return measure_coverage(tokenized.data, tokenized.passage_tokens(), *limits)
 
-    def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
+    def predict(
+        self,
+        dataset: Dataset,
+        n_best: int = 1,
+        progress: Progress | None = None,
+        watch: Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], object] | None = None,
+    ) -> list[Answer]:
         """Answers every question of a dataset; none is dropped.
 
         Args:
             dataset: questions, or what `tokenize` returned for them.
             n_best: spans to return in each `Answer.n_best`.
             progress: called with (examples done, examples in total) after each batch.
+            watch: called with the number of each question that can be read, its start and end logits, `(passage,)` or
+                longer with padding, and its null logits `(2,)` or None.
 
         Returns:
             An answer per question, in the dataset's order. Where a text cannot be read (see `answer`), the reader does
@@ -306,6 +314,8 @@ class Reader:
             for i, question in enumerate(questions):
                 spans = _spans(tokenized, question, firsts[i], lasts[i], probabilities[i])[:n_best]
                 answers[question] = self._answer(spans, float(no_answer[i]))
+                if watch:
+                    watch(int(question), logits.start[i], logits.end[i], _row(logits.null, i))
         return answers
 
     def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:

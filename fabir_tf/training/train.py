@@ -22,12 +22,14 @@ from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.examples import true_spans
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.length_buckets import LengthBucketSampler
 from fabir_tf.pipelines.features.teacher_distributions import split_soft_labels
 from fabir_tf.pipelines.files import csv_text, named_errors, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.reading.evaluation import predictions_of, score_answers
+from fabir_tf.reading.held_out_loss import HeldOutLoss
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
@@ -43,7 +45,17 @@ from fabir_tf.training.training_config import DataOptions, TrainingConfig
 # default, which needs less memory.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "50000")
 
-HISTORY = ("epoch", "step", "loss", "exact_match", "f1", "learning_rate", "seconds")
+HISTORY = (
+    "epoch",
+    "step",
+    "loss",
+    "held_out_loss",
+    "accuracy",
+    "exact_match",
+    "f1",
+    "learning_rate",
+    "seconds",
+)
 
 
 def _say(line: str) -> None:
@@ -214,6 +226,7 @@ class _Session:
         self.features = data.features
         self.targets = make_targets(data.features, data.spans, data.soft_labels, self.training.distillation_weight)
         self.evaluation = data.evaluation
+        self.true_spans = true_spans(data.evaluation, prepared.model_config.null_head)
         self.resuming = prepared.resuming
         self.trainer = trainer
         self.model = trainer.model
@@ -288,20 +301,29 @@ class _Session:
         """Scores the model, and saves its weights if they are the best."""
         backend.sync(self.trainer)
         with self._averaged_weights():
-            scores = _best_scores(score_answers(self.evaluation.data, predictions_of(self.reader, self.evaluation)))
+            scores, held_out = self._scores()
             if scores["f1"] > self.state["best_f1"]:
                 self.state |= {"best_f1": scores["f1"], "best_epoch": self.state["epoch"]}
                 save_weights(self.run.best, self.model, {"epoch": self.state["epoch"]} | scores)
-        self._record(loss, scores)
+        self._record(loss, held_out, scores)
         self.save()
         return scores
 
-    def _record(self, loss: float | None, scores: dict[str, float]) -> None:
+    def _scores(self) -> tuple[dict[str, float], HeldOutLoss]:
+        """Answers the held-out questions once, for their scores and their loss."""
+        data, held_out = self.evaluation.data, HeldOutLoss(self.evaluation, self.true_spans)
+        answers = self.reader.predict(self.evaluation, watch=held_out.add)
+        by_id = {question.id: answer for question, answer in zip(data.questions, answers, strict=True)}
+        return _best_scores(score_answers(data, by_id)), held_out
+
+    def _record(self, loss: float | None, held_out: HeldOutLoss, scores: dict[str, float]) -> None:
         optimizer = self.trainer.optimizer
         row = {
             "epoch": self.state["epoch"],
             "step": int(optimizer.iterations.value),
             "loss": loss,
+            "held_out_loss": held_out.loss,
+            "accuracy": held_out.accuracy,
             "exact_match": scores["exact_match"],
             "f1": scores["f1"],
             "learning_rate": float(optimizer.learning_rate),
@@ -313,8 +335,11 @@ class _Session:
         events = {name: row[name] for name in HISTORY[2:] if row[name] is not None}
         backend.write_events(self.run.tensorboard, row["step"], events)
         name = f"epoch {row['epoch']}/{self.training.epochs}" if row["epoch"] else "before training"
-        trained = "" if loss is None else f"  loss {loss:.4f}  {row['seconds']:.0f} s"
-        self.log(f"{name}:  EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}{trained}")
+        parts = [f"EM {row['exact_match']:.2f}", f"F1 {row['f1']:.2f}"]
+        parts += [f"loss {loss:.4f}"] if loss is not None else []
+        parts += [f"held out {held_out.loss:.4f}"] if held_out.loss is not None else []
+        parts += [f"{row['seconds']:.0f} s"] if loss is not None else []
+        self.log(f"{name}:  {'  '.join(parts)}")
 
     @contextmanager
     def _averaged_weights(self) -> Iterator[None]:

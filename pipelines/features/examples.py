@@ -20,6 +20,9 @@ from fabir_tf.pipelines.features.features import NO_ANSWER, Examples
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.pipelines.text.tokenizer import Tokens
 
+LEFT_OUT = -2
+"""The first and last token of an answer that is not looked for."""
+
 # Seed of the window positions, which belong to the data and not to a run.
 _SEED = 0
 
@@ -109,6 +112,33 @@ def in_windows(training: TrainingExamples, sizes: np.ndarray) -> TrainingExample
     offsets = np.random.default_rng(_SEED).integers(lowest, highest, endpoint=True)
     moved = np.where(answered[:, None], training.spans - offsets[:, None], NO_ANSWER)
     return TrainingExamples(Examples(examples.questions, examples.offsets + offsets, lengths), moved)
+
+
+def true_spans(tokenized: TokenizedDataset, null_head: bool) -> np.ndarray:
+    """First and last token of each question's first reference answer.
+
+    Args:
+        tokenized: the questions and their references.
+        null_head: whether the reader can say that there is no answer.
+
+    Returns:
+        Int `(questions, 2)`: `NO_ANSWER` twice for a question without an answer; `LEFT_OUT` twice if the reader must
+        answer it, or if the answer does not stand in the passage.
+    """
+    data = tokenized.data
+    spans = np.full((len(data.questions), 2), LEFT_OUT)
+    passage, tokens = -1, None
+    for number in np.argsort(tokenized.question_passages, kind="stable"):
+        question = data.questions[number]
+        if not question.answers:
+            spans[number] = NO_ANSWER if null_head else LEFT_OUT
+            continue
+        if question.passage != passage:
+            passage, tokens = question.passage, tokenized.texts.tokens_of(question.passage)
+        found = align_answer(tokens, data.passages[passage], question.answers[0])
+        if found.kind != "dropped":
+            spans[number] = found.first, found.last
+    return spans
 
 
 def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str) -> tuple[int, int] | None:
