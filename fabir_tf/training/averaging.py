@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -8,8 +10,7 @@ _FORGETTING = 9.0
 
 
 class Averaging:
-    """A moving average of the weights, for an optimizer of Keras, which early in the training has forgotten the first
-    weights.
+    """A moving average of the weights that early in the training has forgotten the first ones; mixed into an optimizer.
 
         average <- decay average + (1 - decay) weights,   decay = min(ema_momentum, t / (t + 9))
 
@@ -19,13 +20,13 @@ class Averaging:
     Reference: Polyak and Juditsky 1992; the decay that grows is that of TensorFlow 1's ExponentialMovingAverage.
     """
 
-    def _update_model_variables_moving_average(self, trainable_variables):
+    def _update_model_variables_moving_average(self: Any, trainable_variables):
         step = ops.cast(self.iterations, "float32")
         decay = ops.minimum(self.ema_momentum, step / (step + _FORGETTING))
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
             average.assign(decay * average + (1 - decay) * variable)
 
-    def _overwrite_model_variables_with_average_value(self, trainable_variables):
+    def _overwrite_model_variables_with_average_value(self: Any, trainable_variables):
         for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
             # A copy, because JAX would share one array between both, and a training step deletes its arguments.
             variable.assign(ops.copy(average))

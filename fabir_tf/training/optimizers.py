@@ -12,6 +12,11 @@ from fabir_tf.training.training_config import TrainingConfig
 # Weight decay pulls weights to 0, which no gain of a norm and no bias should be.
 _NOT_DECAYED = ["gain", "bias"]
 
+_Make = Callable[..., keras.optimizers.Optimizer]
+# The classes without and with a moving average of the weights.
+_ADAM: tuple[_Make, _Make] = (backend.Adam, AveragingAdam)
+_ADADELTA: tuple[_Make, _Make] = (keras.optimizers.Adadelta, AveragingAdadelta)
+
 
 def make_optimizer(
     learning_rate: float | keras.optimizers.schedules.LearningRateSchedule, training: TrainingConfig
@@ -37,7 +42,7 @@ def _averaging(training: TrainingConfig) -> dict[str, Any]:
 
 
 def _adam(training: TrainingConfig, **common) -> keras.optimizers.Optimizer:
-    make = backend.Adam if training.ema_decay is None else AveragingAdam
+    make = _ADAM[training.ema_decay is not None]
     return make(beta_1=training.adam_beta_1, beta_2=training.adam_beta_2, epsilon=training.adam_epsilon, **common)
 
 
@@ -46,11 +51,11 @@ def _adamw(training: TrainingConfig, **common) -> keras.optimizers.Optimizer:
 
 
 def _adadelta(training: TrainingConfig, **common) -> keras.optimizers.Optimizer:
-    make = keras.optimizers.Adadelta if training.ema_decay is None else AveragingAdadelta
+    make = _ADADELTA[training.ema_decay is not None]
     return make(rho=training.adadelta_rho, epsilon=training.adadelta_epsilon, **common)
 
 
-_OPTIMIZERS: dict[str, Callable[..., keras.optimizers.Optimizer]] = {
+_OPTIMIZERS: dict[str, _Make] = {
     "adam": _adam,
     "adamw": _adamw,
     "adadelta": _adadelta,

@@ -77,7 +77,7 @@ class TrainingConfig(Config):
     optimizer: str = setting(
         "adam",
         "Optimizer: adam, adamw (Adam with weight decay apart from the gradient) or adadelta",
-        choices=OPTIMIZER_SETTINGS,
+        choices=tuple(OPTIMIZER_SETTINGS),
     )
     adam_beta_1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0.0, high=0.99999)
     adam_beta_2: float = setting(0.98, "Adam's decay of the gradient's square", low=0.0, high=0.99999)

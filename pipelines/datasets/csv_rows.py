@@ -172,7 +172,7 @@ class _AsJson(ast.NodeTransformer):
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         """The same, with each key once."""
-        keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+        keys = [key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
         repeated = [key for key in keys if keys.count(key) > 1]
         if repeated:
             raise RepeatedKeyError(f"{repeated[0]} is given twice, expected each key once")

@@ -127,7 +127,7 @@ def true_spans(tokenized: TokenizedDataset, null_head: bool) -> np.ndarray:
     """
     data = tokenized.data
     spans = np.full((len(data.questions), 2), LEFT_OUT)
-    passage, tokens = -1, None
+    passage, tokens = -1, Tokens([], [], [])
     for number in np.argsort(tokenized.question_passages, kind="stable"):
         question = data.questions[number]
         if not question.answers:
