@@ -320,6 +320,7 @@ def test_answers_of_our_own_data_are_whole_tokens(data, questions, answers, unan
     assert written["ceiling_exact_match"] == written["ceiling_f1"] == pytest.approx(100 * answerable / questions)
 
 
+@pytest.mark.slow
 @needs_shared
 # Version 2 keeps the period of "Tiffany & Co.", which a few annotators left out.
 @pytest.mark.parametrize(("rules", "share"), [(1, 0.996), (2, 0.995)])

@@ -708,6 +708,7 @@ def test_a_full_disk_leaves_the_last_results(commands, files, tmp_path):
         assert contents(tmp_path) == {output: b"from yesterday"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "flag"),
     [

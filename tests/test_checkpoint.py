@@ -98,6 +98,7 @@ def loaded_from(path):
     return model
 
 
+@pytest.mark.slow
 def test_the_loss_scale_of_half_precision_comes_back_however_often_it_was_written(tmp_path):
     path, model = tmp_path / "last.npz", make_model(1, scales_loss=True)
     for _ in range(3):

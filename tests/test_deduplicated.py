@@ -60,6 +60,7 @@ def test_outputs_are_the_models(overrides):
             np.testing.assert_allclose(found[name], logits, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word_dropout", [0.0, 0.5])
 @pytest.mark.parametrize("training", [False, True])
 def test_what_depends_on_a_word_or_a_passage_alone_is_computed_once_for_each(training, word_dropout):

@@ -259,6 +259,7 @@ def files(commands, tiny_run):
     (commands.folder / "texts.json").write_text('{"Mill-0": "Anna Keld"}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
@@ -291,6 +292,7 @@ def test_a_closed_standard_input_is_empty(commands, files):
     assert commands("predict", *ASK, closed=["stdin"]).status == 0
 
 
+@pytest.mark.slow
 def test_a_command_without_any_stream_writes_its_file(commands, files):
     result = commands("predict", *ASK, "--output_file=answer.jsonl", closed=["stdin", "stdout", "stderr"])
     assert (result.status, result.stdout, result.stderr) == (0, "", "")

@@ -465,6 +465,7 @@ def test_an_interrupted_export_leaves_no_version(reader, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_warm_up_requests_can_be_replayed(folder, signatures):
     logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     records = list(tf.data.TFRecordDataset(str(folder / "assets.extra" / warm_up.WARM_UP_FILE)).as_numpy_iterator())

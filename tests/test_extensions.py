@@ -53,6 +53,7 @@ def test_the_sequence_is_joined_within_one_budget(processor):
     assert features.logit_offsets[0] == question + 2 and passage > 7
 
 
+@pytest.mark.slow
 def test_its_graph_makes_the_same_inputs(processor):
     questions = [QUESTION, "", "What is it? " * 9, "Ωho?"]
     check_processor(processor, questions, [LONG, "The mill.", LONG, ""], max_passage=512)

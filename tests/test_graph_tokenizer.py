@@ -113,6 +113,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [1, NEWEST_RULES])
 def test_same_tokens_on_hostile_texts(rules):
     assert_same(HOSTILE, rules)
@@ -160,6 +161,7 @@ def spliced_texts(passages, count):
         yield chooser.choice(["", " ", "'", '"', "."]).join(pieces)
 
 
+@pytest.mark.slow
 def test_same_tokens_on_spliced_passages():
     assert_same(list(spliced_texts(load_dataset("sample", "train").passages, 3000)))
 

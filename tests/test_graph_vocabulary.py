@@ -62,6 +62,7 @@ def test_ids_of_words_and_characters(look_up, vocabulary):
     assert 0.3 < np.mean(known.numpy() > 1) < 0.9
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.lists(st.text(st.sampled_from(ALPHABET + " "), max_size=30), max_size=4))
 def test_ids_of_any_text(look_up, vocabulary, texts):

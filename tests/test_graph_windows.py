@@ -18,6 +18,7 @@ def windows_in_graph(lengths, sizes, overlap):
     return tf.function(graph_windows)(*arguments, overlap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "overlap"),
     [(8, 3), (8, 0), (8, 4), (8, 7), (1, 0), (50, 20), (DIFFERENT, 3), (DIFFERENT, 0), (DIFFERENT[::-1], 128)],

@@ -318,6 +318,7 @@ def test_a_batch_that_only_fills_up_is_no_trouble():
     assert not any(gradient.any() for gradient in gradients.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_null", [False, True])
 def test_the_loss_inside_a_graph_of_any_size(has_null):
     y_true = targets_of(STARTS, SIZES, ENDS, OFFSETS, group_ids=np.array([0, 0, 1, 2, 2, 3]))

@@ -120,6 +120,7 @@ def test_weights_are_averaged_as_often_as_a_run_is_named(run, other, tmp_path):
         assert np.abs(one - two).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [

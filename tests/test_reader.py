@@ -242,6 +242,7 @@ def test_all_lengths_share_one_trace(reader):
     assert fresh._logits._logits.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 def test_a_loaded_reader_answers_without_a_graph_first_and_the_same_afterwards(tiny_run):
     fresh, passage = Reader.load(tiny_run.path), DATA.passages[0]
     answers = [fresh.answer(question, passage) for question in ["Who built the mill?", "Who?"] * 4]
@@ -296,6 +297,7 @@ def test_several_threads_get_the_answers_of_one(reader):
         sys.setswitchinterval(interval)
 
 
+@pytest.mark.slow
 def test_repeated_calls_create_no_threads(reader, monkeypatch):
     monkeypatch.setattr(module, "FIRST_CHUNK", 2)
     questions = [question.text for question in DATA.questions]
@@ -346,6 +348,7 @@ def test_an_answer_is_a_segment_of_any_passage(reader, passage, question):
 # === The best spans ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(DATA.passages)))
 def test_the_n_best_are_those_of_a_search_through_all_spans(reader, number):
     passage = DATA.passages[number]
@@ -873,6 +876,7 @@ def has_no_bfloat16(monkeypatch):
     monkeypatch.setattr(bfloat16, "processor_features", lambda: frozenset({"avx2", "avx512f"}))
 
 
+@pytest.mark.slow
 def test_what_would_be_emulated_is_computed_in_float32(tiny_run, has_no_bfloat16):
     said = []
     reader = Reader.load(tiny_run.path, precision="mixed_bfloat16", log=said.append)
@@ -917,6 +921,7 @@ def test_half_precision_reads_nearly_alike(precision, tiny_run, computes_in_bflo
         assert (one != other).any()
 
 
+@pytest.mark.slow
 def test_an_unknown_precision_is_refused(tiny_run):
     with pytest.raises(UserError, match=r"precision must be one of float32, mixed_bfloat16, .*, found 'half'"):
         Reader.load(tiny_run.path, precision="half")
@@ -991,6 +996,7 @@ FORKED_USES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("use", FORKED_USES.values(), ids=FORKED_USES)

@@ -360,6 +360,7 @@ def test_standard_input_without_bytes_and_its_errors(monkeypatch):
 # === The real files ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "articles", "passages", "questions", "unanswerable"),
     [

@@ -307,6 +307,7 @@ def test_scores_of_the_sample_are_those_of_the_definitions():
     assert found["f1"] == pytest.approx(scores[answerable, 1].mean(), abs=1e-12)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize(
     ("name", "match", "overlap", "missing"),
@@ -322,6 +323,7 @@ def test_official_figures_of_v1(name, match, overlap, missing):
     assert len(squad_metrics.missing_predictions(data, predictions)) == missing
 
 
+@pytest.mark.slow
 @needs_shared
 def test_official_figures_of_v2():
     data = read_squad(SHARED / "squad" / "dev-v2.0.json")

@@ -123,6 +123,7 @@ def test_prepared_data_has_the_words_of_the_reader(commands, tiny_run, other_dat
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 def test_mistakes_are_reported(commands, tiny_run, other_data, tmp_path):
     flags = [f"--run_dir={tmp_path / 'run'}", *other_data]
     assert_error(commands, "train", [*flags, "--start_from=nowhere"], ["nowhere", "found no run"])

@@ -388,6 +388,7 @@ def test_killed_at_any_moment_and_resumed_is_the_uninterrupted_run(finished, fil
     assert losses == [row["loss"] for row in finished.history["epochs"]]
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_holds_averages_and_the_last_one_weights(averaged):
     assert len(averaged.weights) == 3 * STEPS
     averages = [weight.astype(np.float64) for weight in averaged.weights[0]]

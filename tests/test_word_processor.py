@@ -449,6 +449,7 @@ def test_long_questions_are_truncated(tokens):
     check_processor(PROCESSOR, [data.questions[0].text], data.passages, 9)
 
 
+@pytest.mark.slow
 def test_words_have_a_budget_for_each_text():
     assert PROCESSOR.window_sizes(np.array([0, 3, 4000]), 300).tolist() == [300] * 3
     found = PROCESSOR.in_graph().window_sizes(tf.constant([0, 3, 4000], tf.int64), 300)
@@ -591,6 +592,7 @@ def test_another_tokenizer_is_said_in_one_sentence_and_stays_known(folder, tmp_p
 ABBREVIATED = "He met Dr. Lee in the U.S. in 1950, at 9 a.m.\u200b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [1, NEWEST_RULES])
 def test_a_saved_processor_keeps_its_rules_in_python_and_in_a_graph(folder, tmp_path, rules):
     rewrite_json(folder, rules=rules)

@@ -21,6 +21,7 @@ def test_conformance(policy):
     layer_testing.run_layer_test(Dropout, {"rate": 0.3, "seed": 5}, INPUTS, policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("rate", [0.1, 0.19, 0.5, 0.99])
 def test_the_share_that_is_dropped_is_the_rate(rate, dtype):
