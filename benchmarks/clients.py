@@ -8,15 +8,30 @@ itself; in the other, TF_NUM_INTRAOP_THREADS=1 leaves each operation to one thre
 their answer before they ask again.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from absl import flags
-from common import Contender, counts, draw_bars, machine, print_table, ratios, run, shown, spread, take_turns, timed
+from common import (
+    Contender,
+    counts,
+    draw_bars,
+    machine,
+    print_table,
+    ratios,
+    run,
+    shown,
+    spaced,
+    spread,
+    take_turns,
+    timed,
+)
 
 QUESTIONS = 200
+# What TF_NUM_INTRAOP_THREADS is set to; None leaves it as it is.
 THREADS = {"all cores": None, "one thread": "1"}
 
 flags.DEFINE_string("version", None, "The folder of a version that fabir-export wrote, such as exported/fabir/1.")
@@ -26,21 +41,22 @@ flags.DEFINE_list("clients", ["1", "2", "4"], "Numbers of clients.")
 
 def measure(values: flags.FlagValues) -> dict:
     """Runs the race."""
+    from fabir_tf.commands import cli
     from fabir_tf.pipelines.datasets.sources import load_dataset
     from fabir_tf.pipelines.errors import UserError
 
-    if not values.version or not Path(values.version, "saved_model.pb").is_file():
+    cli.validate_given(values, version="the folder of an exported reader")
+    if not Path(values.version, "saved_model.pb").is_file():
         raise UserError(f"--version={values.version}: expected the folder of a version that fabir-export wrote")
     numbers = counts(values, "clients")
     data = load_dataset(values.dataset, "dev")
-    spaced = data.questions[:: max(1, len(data.questions) // QUESTIONS)][:QUESTIONS]
-    asked = [(question.text, data.passages[question.passage]) for question in spaced]
-    with (
-        Contender(exported, values.version, asked, THREADS["all cores"]) as all_cores,
-        Contender(exported, values.version, asked, THREADS["one thread"]) as one_thread,
-    ):
-        contenders = {"all cores": all_cores, "one thread": one_thread}
-        describe = "{speed:.1f} questions/s".format_map
+    asked = [(question.text, data.passages[question.passage]) for question in spaced(data.questions, QUESTIONS)]
+    describe = "{speed:.1f} questions/s".format_map
+    with contextlib.ExitStack() as stack:
+        contenders = {
+            name: stack.enter_context(Contender(exported, values.version, asked, threads))
+            for name, threads in THREADS.items()
+        }
         found = {count: take_turns(contenders, values.turns, str(count), describe=describe) for count in numbers}
     print(f"\n{machine()['processor']}, {machine()['cores']} cores")
     return {str(count): _report(count, turns) for count, turns in found.items()}

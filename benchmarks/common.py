@@ -234,6 +234,11 @@ def show_turn(turn: int, turns: int, line: str) -> None:
     print(f"turn {turn} of {turns}, {line}", file=sys.stderr, flush=True)
 
 
+def spaced(items: Sequence[Any], count: int) -> Sequence[Any]:
+    """At most `count` items, at equal distances."""
+    return items[:: max(1, len(items) // count)][:count]
+
+
 def timed(work: Callable[[], int]) -> dict[str, float]:
     """Runs `work`, which returns its number of questions, and measures speed, processor time and peak memory."""
     begin, used = time.perf_counter(), time.process_time()

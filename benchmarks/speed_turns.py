@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from both_layouts import open_layout
-from common import timed
+from common import spaced, timed
 
 # Questions that are asked one by one.
 SINGLE = 200
@@ -38,5 +38,5 @@ def version_in(
 def _one_by_one(reader, tokenized) -> Callable[[], int]:
     """From text to answer, as in a notebook: some questions of the dataset, each by itself."""
     data = tokenized.data
-    asked = data.questions[:: max(1, len(data.questions) // SINGLE)][:SINGLE]
+    asked = spaced(data.questions, SINGLE)
     return lambda: len([reader.answer(question.text, data.passages[question.passage]) for question in asked])

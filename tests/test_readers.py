@@ -131,7 +131,7 @@ def test_a_model_is_saved_and_loaded(name, tmp_path):
 @pytest.mark.slow
 # FABIR is trained, resumed and exported by the tests of these commands.
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "fabir"])
-def test_it_is_trained_scored_and_exported(commands, tiny_run, tmp_path, name):
+def test_it_is_trained_evaluated_and_exported(commands, tiny_run, tmp_path, name):
     """The same answer from the run and from its SavedModel, through the commands alone."""
     run = tmp_path / "run"
     flags = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL[name], *SMALL_DATA)
@@ -143,6 +143,8 @@ def test_it_is_trained_scored_and_exported(commands, tiny_run, tmp_path, name):
     assert len(history) == (4 if name == "bidaf" else 3)
     assert all(np.isfinite(float(value)) for line in history[2:] for value in line.split(",")[2:5])
     assert json.loads((run / "config.json").read_text())["model"]["name"] == name
+    scores = commands("evaluate", f"--run_dir={run}", f"--dataset={tiny_run.dev}")
+    assert scores.status == 0 and json.loads(scores.stdout)["total"] > 0, scores
     asked = commands("predict", f"--run_dir={run}", f"--question={QUESTION}", f"--passage={PASSAGE}")
     assert asked.status == 0, asked
     exported = commands("export", f"--run_dir={run}", f"--export_dir={tmp_path / 'e'}", "--calibration_dataset=none")

@@ -1,6 +1,6 @@
 """What a dataset consists of: counts, lengths, and how much of it lies beyond a reader's limits."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ LENGTHS = ("least", "mean", "median", "greatest")
 
 
 def data_statistics(
-    tokenized: TokenizedDataset, limits: Mapping[str, Sequence[int]] = LIMITS, known: Collection[str] | None = None
+    tokenized: TokenizedDataset, limits: Mapping[str, Sequence[int]] = LIMITS, known: Set[str] | None = None
 ) -> dict[str, Any]:
     """Counts a dataset.
 
@@ -53,15 +53,14 @@ def data_statistics(
         "passages": len(data.passages),
         "questions": len(data.questions),
         "unanswerable": len(unanswerable),
-        "answers_per_question": sum(len(question.answers) for question in data.questions) / answered
-        if answered
-        else None,
+        "answers_per_question": _ratio(sum(len(question.answers) for question in data.questions), answered),
         "answers_not_at_offset": answered - len(answers),
         "words": len(words),
-        "words_with_vector": None if known is None else len(words & set(known)) / max(len(words), 1),
+        "words_with_vector": None if known is None else _ratio(len(words & known), len(words)),
         "tokens": {text: _lengths(values) for text, values in lengths.items()},
         "over": {
-            text: {str(limit): _share_over(values, limit) for limit in limits[text]} for text, values in lengths.items()
+            text: {str(limit): _ratio(int((values > limit).sum()), len(values)) for limit in limits[text]}
+            for text, values in lengths.items()
         },
     }
 
@@ -73,8 +72,8 @@ def _lengths(values: np.ndarray) -> dict[str, float | None]:
     return dict(zip(LENGTHS, found, strict=True))
 
 
-def _share_over(values: np.ndarray, limit: int) -> float | None:
-    return float((values > limit).mean()) if len(values) else None
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def as_table(found: Mapping[str, Mapping[str, Any]]) -> str:

@@ -294,8 +294,9 @@ class _Session:
         steps, minutes = self.training.max_steps, self.training.max_minutes
         if steps is not None and self.state["batches"] >= steps:
             return True
-        seconds = self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"])
-        return minutes is not None and seconds >= 60 * minutes
+        if minutes is None:
+            return False
+        return self.state["seconds"] + sum(row["seconds"] for row in self.state["epochs"]) >= 60 * minutes
 
     def finish_epoch(self, loss: float | None) -> dict[str, float]:
         """Scores the model, and saves its weights if they are the best."""
