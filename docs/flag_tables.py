@@ -14,12 +14,13 @@ All flags of the eleven commands. `fabir-train --helpfull` prints them, too, and
 
 ## The data and the training
 
-`fabir-train` has the flags of this page down to "The other readers", and five more:
+`fabir-train` has the flags of this page down to "The other readers", and six more:
 
 | flag | meaning |
 | --- | --- |
 | `--model` | The reader to train: {models} |
 | `--run_dir` | Folder of the run |
+| `--as_published` | Begin with the settings of the model's paper instead of the defaults |
 | `--resume` | Continue the run in that folder where it stopped |
 | `--config` | JSON file of settings, such as a run's `config.json` |
 | `--prepared` | Folder that `fabir-prepare` wrote, instead of the data and its settings |
@@ -31,7 +32,7 @@ Python, the configuration classes have the same names, for example `fabir_tf.Tra
 
 ## FABIR
 
-The defaults are the papers', except for `--shared_query_key_init` and `--residual_init_scale`. In Python: `fabir_tf.FabirConfig`.
+The defaults differ from the paper in few settings ([as published](readers/index.md#as-published)). In Python: `fabir_tf.FabirConfig`.
 
 {fabir}
 

@@ -22,7 +22,7 @@ class ConfigError(UserError):
     """A field of a configuration is unknown, or its value does not fit."""
 
 
-def setting(default, help: str, *, choices: Iterable[str] = (), low=None, high=None, derived: bool = False):
+def setting(default, help: str, *, choices: Iterable[str] = (), low=None, high=None, derived: bool = False) -> Any:
     """A field of a configuration.
 
     Args:
@@ -220,7 +220,7 @@ def _default_text(field: dataclasses.Field) -> str:
 
 def _define_flag(field: dataclasses.Field, text: str, flag_values: flags.FlagValues) -> None:
     kind = _base_type(field)
-    if field.default is None:
+    if isinstance(field.type, types.UnionType):
         parsers: dict[type, Callable[[], Any]] = {int: flags.IntegerParser, float: flags.FloatParser}
         parser = _NumberOrNone(parsers[kind]())
         flags.DEFINE(parser, field.name, None, text, flag_values=flag_values)

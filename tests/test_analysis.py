@@ -51,7 +51,9 @@ def judged(**probabilities: float) -> Judged:
         ("How many-sided is it?", "how many"),
         ("How does it work?", "how"),
         ("When, and where?", "when"),
-        ("Why which?", "why"),
+        ("Where, and when?", "when"),
+        ("Why which?", "which"),
+        ("How did he know what it was?", "what"),
         ("Which one?", "which"),
         ("Where?", "where"),
         ("Name a type of mill.", "other"),
@@ -71,13 +73,21 @@ def test_lengths_are_counted_in_tokens_and_every_question_has_its_group():
         "answer_length": "2",  # Anna Keld
         "question_length": "1-7",
         "question_type": "who",
-        "passage_length": "1-75",
+        "passage_length": "1-60",
     }
     assert {name: way.labels[way.groups[0]] for name, way in by_name.items()} == expected
-    # "cold, green and very deep": six tokens, so not in the group that ends at five.
-    way = by_name["answer_length"]
-    assert way.labels == ("1", "2", "3", "4-5", "6-10", "over 10")
-    assert way.labels[way.groups[4]] == "6-10"
+    # "cold, green and very deep"
+    assert by_name["answer_length"].labels[by_name["answer_length"].groups[4]] == "6"
+
+
+def test_the_groups_are_those_of_the_papers_figures():
+    by_name = {way.name: way.labels for way in groupings(tokenize_dataset(DATA, WordTokenizer()))}
+    assert by_name == {
+        "answer_length": (*(str(length) for length in range(1, 11)), "over 10"),
+        "question_length": ("1-7", "8-11", "12-15", "16-19", "over 19"),
+        "question_type": QUESTION_TYPES,
+        "passage_length": ("1-60", "61-100", "101-140", "141-180", "181-220", "221-260", "over 260"),
+    }
 
 
 def test_questions_without_an_answer_are_a_group_of_their_own():
@@ -247,6 +257,15 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
     text = (out / "report.html").read_text(encoding="utf-8")
     assert text.count("data:image/png;base64") == len(pictures)
     assert "http" not in text
+    with (out / "error_classes.csv").open(newline="") as file:
+        classes = list(csv.DictReader(file))
+    assert {row["predictions"] for row in classes} == {"ours", "predictions"}
+    for name in ("ours", "predictions"):
+        wrong = sum(int(row["errors"]) for row in classes if row["predictions"] == name)
+        with (out / f"to_judge_{name}.csv").open(newline="") as file:
+            drawn = list(csv.DictReader(file))
+        assert len(drawn) == min(wrong, 100) and {row["your_class"] for row in drawn} == {""}
+    assert "Classes of errors" in text
     assert "cross_attention" in (out / "question.html").read_text(encoding="utf-8")
 
 

@@ -75,7 +75,11 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
 def test_the_table_has_the_spread_over_seeds():
     row = dict.fromkeys(COLUMNS, 1.0) | {"configuration": "a", "seeds": 2, "exact_match": 50.0, "f1": 60.126}
     row |= {"exact_match_spread": 0.5, "f1_spread": 1.25, "published_f1": 75.6, "published_exact_match": 65.1}
+    assert as_markdown([row]).splitlines()[-1].endswith("| 50.00 ± 0.50 | 60.13 ± 1.25 | 65.1, 75.6 | 1 | 1 | 1 |")
+    row |= dict.fromkeys(("published_training", "published_inference", "published_minutes"))
     assert as_markdown([row]).splitlines()[-1].endswith("| 50.00 ± 0.50 | 60.13 ± 1.25 | 65.1, 75.6 |")
+    slow = as_markdown([row, row | {"published_minutes": 134.0}]).splitlines()
+    assert slow[-2].endswith("| 65.1, 75.6 |  |  |  |") and slow[-1].endswith("| 65.1, 75.6 |  |  | 134 |")
 
 
 @pytest.mark.parametrize(

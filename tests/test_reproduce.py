@@ -9,24 +9,46 @@ from test_ablations import settings_of
 from test_bad_input import assert_error
 from tiny import SMALL_DATA
 
-from fabir_tf.experiments.published import FIGURES, TABLES
+from fabir_tf.configuration import as_flag
+from fabir_tf.experiments import compare, porwal
+from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_tables_have_the_papers_rows():
-    assert [len(TABLES[number]) for number in (1, 2, 6)] == [9, 2, 12]
-    assert {run.name for run in TABLES[1]} < {run.name for run in TABLES[6]}
-    assert set(FIGURES) == {3, 4, 5, 6}
+    fabir = TABLES["fabir"]
+    assert {number: len(rows) for number, rows in fabir.items()} == {"1": 9, "2": 2, "6": 12}
+    assert {run.name for run in fabir["1"]} < {run.name for run in fabir["6"]}
+    assert [run.settings["variant"] for run in TABLES["bologna"]["1"]] == [0, 1, 2, 3, 4]
+    assert TABLES["porwal"]["6.1"] == TABLES["porwal"]["6.2"]
+    assert FIGURES == {"fabir": ("3", "4", "5", "6"), "porwal": (), "bologna": ("4", "6", "8", "10", "12")}
+    assert set(GROUPINGS) == set(FIGURES["fabir"]) and set(LOSS_CURVES) == set(FIGURES["bologna"])
 
 
-@pytest.mark.parametrize("run", [*TABLES[6], TABLES[2][1]], ids=lambda run: run.name)
-def test_each_row_is_the_flag_file_of_its_name(run):
+ROWS = [*TABLES["fabir"]["6"], TABLES["fabir"]["2"][1], *TABLES["porwal"]["6.1"], *TABLES["bologna"]["1"]]
+
+
+@pytest.mark.parametrize("run", ROWS, ids=lambda run: run.name)
+def test_each_row_with_our_defaults_is_the_flag_file_of_its_name(run):
     path = ROOT / "configs" / f"{run.name}.flags"
     name, _, model, training = settings_of(path)
     given = {"model": name} | model | training if name != "fabir" else model | training
-    assert given == run.settings
-    assert f"F1 {run.f1}, EM {run.exact_match}" in path.read_text()
+    assert given == {**run.settings, **run.improved}
+    if run.f1:
+        assert f"F1 {run.f1}, EM {run.exact_match}" in path.read_text()
+    published = run.as_flags().splitlines()
+    assert published[1] == "--as_published=true"
+    assert published[2:] == [as_flag(name, value) for name, value in run.settings.items()]
+    assert "as_published" not in run.as_flags(improved=True)
+
+
+def test_the_published_figures_are_read_from_a_row():
+    fabir = compare._published(TABLES["fabir"]["2"][0].as_flags())
+    assert [fabir[name] for name in compare.PUBLISHED] == [67.6, 77.6, 390, 202, 440]
+    heads = compare._published(TABLES["fabir"]["6"][6].as_flags())
+    assert [heads[name] for name in compare.PUBLISHED] == [63.2, 73.8, 132, None, None]
+    assert set(compare._published("--epochs=2\n").values()) == {None}
 
 
 @pytest.mark.slow
@@ -55,6 +77,43 @@ def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
     assert again.status == 0 and "step" not in again.stdout, again
     config = json.loads((out / "table_2" / "bidaf" / "seed_1" / "config.json").read_text())
     assert config["training"]["epochs"] == 1 and config["model"]["name"] == "bidaf"
+    assert config["training"]["optimizer"] == "adadelta" and config["model"]["max_answer"] is None
+    assert "390" in table and "440" in table
+
+
+@pytest.mark.slow
+def test_porwals_tables_with_ours_beside(commands, tiny_run, tmp_path):
+    out, vectors = tmp_path / "out", tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} {' '.join(['0.5', '-0.5'] * 4)}\n" for word in ("the", "mill", "was")))
+    data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]
+    small = ["--paper=porwal", "--units=4", "--word_dim=8", f"--vectors={vectors}"]
+    done = commands("reproduce", "--table=6.1", "--epochs=2", "--improved", *small, *data)
+    assert done.status == 0, done
+    table = (out / "table_6.1.md").read_text()
+    assert "## bidaf-porwal\n" in table and "## bidaf-porwal_improved\n" in table
+    assert "8.9407" in table and "8.0087" in table and "7.7675" not in table
+    assert "not as published: words are cut by NLTK's rules, there at spaces" in done.stdout
+    done = commands("reproduce", "--table=6.2", *small, *data)
+    assert done.status == 0, done
+    rows = (out / "table_6.2.md").read_text().splitlines()
+    assert len(rows) == 4 + len(porwal.EXAMPLES) and "Wittenberg jurist Jerome Schurf" in rows[9]
+    again = commands("reproduce", "--table=6.2", *small, *data)
+    assert again.status == 0 and "epoch" not in again.stdout.replace("after 1 epoch", "").replace("4 epochs", "")
+
+
+@pytest.mark.slow
+def test_a_loss_curve_of_bologna(commands, tiny_run, tmp_path):
+    out = tmp_path / "out"
+    data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]
+    small = ["--units=4", "--word_dim=8", "--vectors=none", "--epochs=2", "--batch_size=4"]
+    done = commands("reproduce", "--paper=bologna", "--figure=10", *small, *data)
+    assert done.status == 0, done
+    assert (out / "figure_10.png").read_bytes().startswith(b"\x89PNG")
+    with (out / "figure_10.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["configuration"], row["epoch"]) for row in rows] == [("bidaf-bologna_3", str(k)) for k in range(3)]
+    config = json.loads((out / "bologna" / "bidaf-bologna_3" / "seed_1" / "config.json").read_text())
+    assert config["model"]["variant"] == 3 and config["training"]["adam_epsilon"] == 1e-7
 
 
 @pytest.mark.slow
@@ -62,7 +121,11 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     out = f"--output={tmp_path / 'out'}"
     assert_error(commands, "reproduce", [out], ["--table", "--figure", "neither"])
     assert_error(commands, "reproduce", [out, "--table=2", "--figure=3"], ["both"])
-    assert_error(commands, "reproduce", [out, "--table=3"], ["--table", "6"])
+    assert_error(commands, "reproduce", [out, "--table=3"], ["--table=3", "--paper=fabir", "1, 2, 6"])
+    assert_error(commands, "reproduce", [out, "--paper=porwal", "--table=6"], ["--table=6", "6.1, 6.2"])
+    assert_error(commands, "reproduce", [out, "--paper=porwal", "--figure=4"], ["--figure=4", "--table"])
+    assert_error(commands, "reproduce", [out, "--paper=bologna", "--figure=5"], ["--figure=5", "4, 6, 8, 10, 12"])
+    assert_error(commands, "reproduce", [out, "--table=2", "--as_published"], ["--as_published", "--improved"])
     assert_error(commands, "reproduce", ["--table=2"], ["--output is missing"])
     assert_error(
         commands, "reproduce", [out, "--table=2", f"--dataset={tiny_run.train}"], ["--eval_dataset is missing"]

@@ -10,9 +10,10 @@ from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.pipelines.text.tokenizer import tokenize
 
 QUESTION_TYPES = (
-    "what", "who", "how", "when", "which", "where", "why", "how many", "how much", "how long", "other",
+    "what", "which", "who", "how many", "how much", "how long", "how", "when", "where", "why", "other",
 )  # fmt: skip
-_ASKING = re.compile(r"\b(how\s+(?:many|much|long)|how|what|when|where|which|who(?:m|se)?|why)\b", re.IGNORECASE)
+_ASKING = {kind: re.compile(rf"\b{kind.replace(' ', chr(92) + 's+')}\b", re.IGNORECASE) for kind in QUESTION_TYPES[:-1]}
+_ASKING["who"] = re.compile(r"\bwho(m|se)?\b", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Grouping:
 
 
 def question_type(question: str) -> str:
-    """The first question word.
+    """The first of `QUESTION_TYPES` that stands in a question, wherever it stands.
 
     Args:
         question: its text.
@@ -41,11 +42,9 @@ def question_type(question: str) -> str:
     Returns:
         One of `QUESTION_TYPES`: "who" also for whom and whose, "other" for a question without a question word.
 
-    Reference: FABIR figure 5; thesis section 6.5.4 ("how" excludes how many, how much and how long).
+    Reference: FABIR figure 5 and its authors' program, which looks for the types in this order.
     """
-    found = _ASKING.search(question)
-    word = " ".join(found[1].lower().split()) if found else "other"
-    return "who" if word in ("whom", "whose") else word
+    return next((kind for kind, words in _ASKING.items() if words.search(question)), "other")
 
 
 def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
@@ -56,20 +55,19 @@ def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
 
     Returns:
         The groupings by answer length (of the first reference), question length, question type and passage length.
-        Lengths are in tokens. The bounds of the answer lengths include those that the paper names (four and ten words).
-        The paper gives no bounds for the other lengths; these are our own.
+        Lengths are in tokens.
 
-    Reference: FABIR figures 3 to 6; thesis figure 17.
+    Reference: FABIR figures 3 to 6; thesis figure 17. The bounds are those of its authors' program.
     """
     questions = tokenized.data.questions
     answers = [len(tokenize(question.answers[0].text).words) if question.answers else 0 for question in questions]
     types = [QUESTION_TYPES.index(question_type(question.text)) for question in questions]
     passages = tokenized.passage_lengths[tokenized.question_passages]
     return [
-        _by_length("answer_length", "answer length, tokens", np.array(answers, np.int64), (1, 2, 3, 5, 10)),
-        _by_length("question_length", "question length, tokens", tokenized.question_lengths, (7, 9, 11, 13, 16)),
+        _by_length("answer_length", "answer length, tokens", np.array(answers, np.int64), tuple(range(1, 11))),
+        _by_length("question_length", "question length, tokens", tokenized.question_lengths, (7, 11, 15, 19)),
         Grouping("question_type", "question type", QUESTION_TYPES, np.array(types, np.int64)),
-        _by_length("passage_length", "passage length, tokens", passages, (75, 100, 125, 150, 200)),
+        _by_length("passage_length", "passage length, tokens", passages, (60, 100, 140, 180, 220, 260)),
     ]
 
 

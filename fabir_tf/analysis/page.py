@@ -92,6 +92,16 @@ def table(rows: Sequence[Mapping]) -> str:
     return f"<table>\n{''.join(lines)}</table>"
 
 
+def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts.
+
+    Args:
+        head: the headings.
+        rows: a text for each heading.
+    """
+    return f"<table>\n{_cells('th', head)}{''.join(_cells('td', row) for row in rows)}</table>"
+
+
 def _cells(tag: str, texts: Sequence[str]) -> str:
     return f"<tr>{''.join(f'<{tag}>{html.escape(text)}</{tag}>' for text in texts)}</tr>\n"
 

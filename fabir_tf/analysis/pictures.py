@@ -1,10 +1,11 @@
 """The pictures of an analysis, as PNG."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fabir_tf.reading.certainty import CertaintyBin, calibration_error
 from fabir_tf.reading.inspection import Inspection
@@ -45,6 +46,28 @@ def _bars(axes, rows: Sequence[dict], metric: str, number: int, of: int) -> None
     ]
     positions = np.arange(len(rows)) + (number - (of - 1) / 2) * width
     axes.bar(positions, heights, width, yerr=errors, capsize=2, label=rows[0]["predictions"])
+
+
+def draw_losses(title: str, histories: Mapping[str, Sequence[Mapping[str, str]]], published: float) -> bytes:
+    """The loss on training and on held-out data after each epoch.
+
+    Args:
+        title: what was trained.
+        histories: the rows of history.csv, by the run's name.
+        published: a published loss, drawn as a line.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, rows) in enumerate(histories.items()):
+        for column, label, style in (("loss", "training", "-"), ("held_out_loss", "held out", "--")):
+            points = [(int(row["epoch"]), float(row[column])) for row in rows if row[column]]
+            axes.plot(*zip(*points, strict=True), style, color=f"C{number}", marker=".", label=f"{name}, {label}")
+    axes.axhline(published, color="black", linestyle=":", label="published, test")
+    axes.set(title=title, xlabel="epoch", ylabel="loss")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return _png(figure)
 
 
 def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fabir_tf.analysis import page
+from fabir_tf.analysis.error_classes import COLUMNS as ERROR_COLUMNS
+from fabir_tf.analysis.error_classes import SHEET_COLUMNS, count_errors, sheet
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import Judged
@@ -21,7 +23,8 @@ from fabir_tf.reading.reader import Reader
 def write_analysis(
     folder: Path, tokenized: TokenizedDataset, judged: Sequence[Judged], most_errors: int = 50
 ) -> list[dict]:
-    """Writes scores.csv, report.html and, where matplotlib is installed, the report's pictures as files of their own.
+    """Writes the tables scores.csv and error_classes.csv, a sheet of wrong answers to judge by hand for each of the
+    predictions, report.html, and, where matplotlib is installed, the report's pictures as files of their own.
 
     Args:
         folder: made if it does not exist.
@@ -45,7 +48,16 @@ def write_analysis(
     }
     if bins:
         parts += [page.heading("Certainty"), _picture(folder, "certainty", "draw_certainty", bins)]
+    classes = count_errors(data, judged)
+    write_text(folder / "error_classes.csv", csv_text(ERROR_COLUMNS, classes))
+    lines = [
+        (row["predictions"], row["class"], f"{row['errors']:,}", f"{row['share']:.1f} %", row["meaning"])
+        for row in classes
+    ]
+    head = ("predictions", "class", "errors", "of the errors", "by rule")
+    parts += [page.heading("Classes of errors"), page.plain_table(head, lines)]
     for one in judged:
+        write_text(folder / f"to_judge_{one.name}.csv", csv_text(SHEET_COLUMNS, sheet(data, one)))
         parts += [page.heading(f"{one.name}: the worst answers"), errors(data, one, worst_answers(one, most_errors))]
         if one.probabilities is not None:
             surest = errors(data, one, surest_errors(one, most_errors))

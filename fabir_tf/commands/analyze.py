@@ -4,9 +4,10 @@
     fabir-analyze --dataset=dev.json --run_dir=runs/base --question_id=56be4db0acb8001400a502ec --output=analysis
 
 Predictions are files of fabir-evaluate (question id to text) or of fabir-predict (JSON lines with probabilities), each
-optionally with a name in front of its path. Writes scores.csv, report.html (one file without external resources), and
-the pictures as files of their own. With --run_dir and --question_id it writes question.html, which shows how a reader
-answers that question: start and end probabilities and all attention weights.
+optionally with a name in front of its path. Writes scores.csv, error_classes.csv (wrong answers counted by rule),
+to_judge_NAME.csv (100 of them drawn at random, with a column to fill in by hand), report.html (one file without
+external resources), and the pictures as files of their own. With --run_dir and --question_id it writes question.html,
+which shows how a reader answers that question: start and end probabilities and all attention weights.
 """
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from typing import TextIO
 from absl import app, flags
 
 from fabir_tf.compatibility import renamed_flag_error, translate_settings
-from fabir_tf.configuration import Config, ConfigError, define_shared_flags
-from fabir_tf.models import MODELS, list_models, model_name
+from fabir_tf.configuration import Config, ConfigError, as_flag, define_shared_flags
+from fabir_tf.models import MODELS, list_models, model_name, published_settings
 from fabir_tf.models.precision import POLICIES
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
@@ -315,6 +315,10 @@ def define_setting_flags() -> None:
     TrainingConfig.define_flags(flags.FLAGS)
     about = "; ".join(f"{name}: {phrase}" for name, phrase in list_models().items())
     flags.DEFINE_enum("model", None, list(MODELS), f"The reader. {about}. Default: {DEFAULT_MODEL}.")
+    text = (
+        "Begin with the settings of the model's paper instead of the defaults; --config and flags still replace them."
+    )
+    flags.DEFINE_bool("as_published", False, text)
     define_shared_flags({name: family.config for name, family in MODELS.items()}, "model", flags.FLAGS)
 
 
@@ -348,6 +352,10 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     model, training = _split_settings(values.config, given, chosen, TrainingConfig)
     model |= _flags_of(name, values)
     training |= TrainingConfig.given_flags(values)
+    if values.as_published:
+        if start_from:
+            raise UserError("--as_published begins with the paper's first weights, found --start_from, too")
+        model, training = _with_published(name, model, training)
     for field, value in fixed.items():
         found = (model | training).get(field, value)
         if found != value:
@@ -379,7 +387,40 @@ def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple
     model, training = _split_settings(values.config, given, type(config), TrainingConfig)
     model |= _flags_of(name, values)
     training |= TrainingConfig.given_flags(values)
+    if values.as_published:
+        model, training = _with_published(name, model, training)
     return config.replace(**model), recorded_training(run).replace(**training)
+
+
+def _with_published(name: str, model: dict, training: dict) -> tuple[dict, dict]:
+    """The given settings of model and training, and those of the paper for what is not given."""
+    of_model, of_training = published_settings(name, model)
+    return of_model | model, of_training | training
+
+
+def published_notes(values: flags.FlagValues, model_config: ReaderConfig, training: TrainingConfig) -> list[str]:
+    """What `--as_published` cannot give, one line each; nothing without the flag.
+
+    Args:
+        values: the flags.
+        model_config, training: the configurations that they stand for.
+    """
+    name = model_name(model_config)
+    published = MODELS[name].published
+    if not values.as_published or published is None:
+        return []
+    of_model, of_training = published_settings(name, model_config.to_dict())
+    found = model_config.to_dict() | training.to_dict()
+    changed = [
+        f"{as_flag(field, found[field])} instead of {as_flag(field, value)}"
+        for field, value in (of_model | of_training).items()
+        if found[field] != value
+    ]
+    return [
+        f"as published by {published.paper}",
+        f"its word vectors are {published.vectors}; found --vectors={training.vectors}",
+        *(f"not as published: {difference}" for difference in (*published.differences, *changed)),
+    ]
 
 
 def _flags_of(name: str, values: flags.FlagValues) -> dict:

@@ -2,10 +2,12 @@
 
     fabir-reproduce --table=6 --output=reproduced --vectors=glove.6B.100d.txt
     fabir-reproduce --figure=5 --output=reproduced --dataset=sample --epochs=2
+    fabir-reproduce --paper=porwal --table=6.1 --output=porwal --vectors=glove.6B.100d.txt,wiki.en.vec
 
-Tables 1 and 2 and figures 3 to 6 are those of the paper, table 6 is that of the thesis. Settings of fabir-train on this
-command line hold for every run; all others are the published ones, for example 18 or 54 epochs on all of SQuAD. Type
-the same command to resume; tables and figures share their runs.
+Of the papers, "fabir" has tables 1 and 2 and figures 3 to 6, and table 6 of the thesis; "porwal" has tables 6.1 and
+6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12. Every row is trained as its paper has it
+(--as_published); with --improved each is trained with our defaults, too. Settings of fabir-train on this command line
+hold for every run. Type the same command to resume; tables and figures of a paper share their runs.
 """
 
 if __name__ == "__main__":
@@ -14,6 +16,7 @@ if __name__ == "__main__":
     # Ends the process, before anything else is imported.
     entry.run("reproduce")
 
+import json
 from pathlib import Path
 
 from absl import flags
@@ -24,8 +27,9 @@ from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
-from fabir_tf.experiments.compare import Plan, as_markdown, compare
-from fabir_tf.experiments.published import FIGURES, TABLES
+from fabir_tf.experiments import porwal
+from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, run_command
+from fabir_tf.experiments.published import FIGURES, GROUPINGS, IMPROVED, LOSS_CURVES, TABLES, PublishedRun
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
@@ -34,49 +38,139 @@ from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.reading.run_directory import RunDirectory
 
+# The table whose rows a figure shows.
+_TABLE_OF_FIGURES = {"fabir": "2", "bologna": "1"}
+
 
 def define_flags() -> None:
     """Flags of the command, including those of fabir-train."""
-    flags.DEFINE_enum("table", None, [str(number) for number in TABLES], "Table to reproduce.")
-    flags.DEFINE_enum("figure", None, [str(number) for number in FIGURES], "Figure to reproduce.")
+    flags.DEFINE_enum("paper", "fabir", list(TABLES), "The paper.")
+    flags.DEFINE_string("table", None, "Table to reproduce.")
+    flags.DEFINE_string("figure", None, "Figure to reproduce.")
+    flags.DEFINE_bool("improved", False, "Train each row with our defaults, too.")
     flags.DEFINE_list("seeds", ["1"], "Seeds, comma-separated; each row is trained once with each seed.")
     flags.DEFINE_string("output", None, "Folder for the runs, the table and the figure.")
     cli.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
-    """Trains and compares the runs, and draws the figure."""
+    """Trains and compares the runs, and writes the table or the figure."""
+    _validate_flags(values)
+    folder = Path(values.output)
+    table = values.table or _TABLE_OF_FIGURES[values.paper]
+    runs = folder / _runs_folder(values.paper, table)
+    validate_writable(runs / "plan.json")
+    configs = [_write_config(runs, row, improved) for improved in _ways(values) for row in _rows(values, table)]
+    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), _scored_data(values), runs)
+    if table == "6.2":
+        parts = [f"## {config.stem}\n\n{porwal.answers_table(_answers(plan, config))}" for config in configs]
+        _write_table(folder / "table_6.2.md", "\n\n".join(parts))
+        return
+    rows = compare(plan, lambda line: print(line, flush=True))
+    trained = {config.stem: RunDirectory(runs / config.stem / f"seed_{plan.seeds[0]}") for config in configs}
+    if table == "6.1":
+        parts = [f"## {name}\n\n{porwal.epochs_table(read_history(run))}" for name, run in trained.items()]
+        _write_table(folder / "table_6.1.md", "\n\n".join(parts))
+    elif values.paper == "fabir" or values.table:
+        write_text(folder / f"table_{table}.md", as_markdown(rows) + "\n")
+    if values.figure and values.paper == "bologna":
+        _draw_losses(folder, values.figure, trained)
+    elif values.figure:
+        _draw_groups(values, plan, values.figure, trained)
+
+
+def _validate_flags(values: flags.FlagValues) -> None:
     if bool(values.table) == bool(values.figure):
         raise UserError("--table and --figure: found both or neither, expected one of them")
+    for flag, known in (("table", tuple(TABLES[values.paper])), ("figure", FIGURES[values.paper])):
+        found = values[flag].value
+        if found and found not in known:
+            expected = f"one of {', '.join(known)}" if known else f"--table, because it has no {flag} here"
+            raise UserError(f"--{flag}={found}: not of --paper={values.paper}, expected {expected}")
     cli.validate_given(values, output="the folder for the runs, the table and the figure")
     refuse_single_run(values, "the papers' rows and --seeds set it")
-    dataset = values.eval_dataset or values.dataset or AUTO
-    if names_file(dataset) and not values.eval_dataset:
+    if values["as_published"].present:
+        raise UserError("--as_published is what fabir-reproduce does; --improved trains our defaults beside it")
+    if names_file(values.eval_dataset or values.dataset or AUTO) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
-    number = int(values.table or 2)
-    folder = Path(values.output)
-    # Tables 1 and 6 share their runs; those of table 2 are longer.
-    runs = folder / ("table_2" if number == 2 else "ablations")
-    validate_writable(runs / "plan.json")
-    configs = []
-    for run in TABLES[number]:
-        configs.append(runs / "configs" / f"{run.name}.flags")
-        write_text(configs[-1], run.as_flags())
-    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), dataset, runs)
-    rows = compare(plan, lambda line: print(line, flush=True))
-    write_text(folder / f"table_{number}.md", as_markdown(rows) + "\n")
-    if values.figure:
-        _draw(values, plan, int(values.figure))
 
 
-def _draw(values: flags.FlagValues, plan: Plan, number: int) -> None:
+def _scored_data(values: flags.FlagValues) -> str:
+    return values.eval_dataset or values.dataset or AUTO
+
+
+def _runs_folder(paper: str, table: str) -> str:
+    """Where runs lie that several tables and figures share."""
+    if paper == "fabir":
+        # Those of table 2 are longer.
+        return "table_2" if table == "2" else "ablations"
+    # A run that has trained further can't give the answers of its first epochs.
+    return "porwal_answers" if table == "6.2" else paper
+
+
+def _rows(values: flags.FlagValues, table: str) -> tuple[PublishedRun, ...]:
+    if values.figure and values.paper == "bologna":
+        return (LOSS_CURVES[values.figure][0],)
+    return TABLES[values.paper][table]
+
+
+def _ways(values: flags.FlagValues) -> tuple[bool, ...]:
+    return (False, True) if values.improved else (False,)
+
+
+def _write_config(runs: Path, row: PublishedRun, improved: bool) -> Path:
+    path = runs / "configs" / f"{row.name}{IMPROVED if improved else ''}.flags"
+    write_text(path, row.as_flags(improved))
+    return path
+
+
+def _write_table(path: Path, text: str) -> None:
+    write_text(path, text + "\n")
+    print(text, flush=True)
+
+
+def _answers(plan: Plan, config: Path) -> dict[int, list[str]]:
+    """The answers to Porwal's examples after each of `porwal.STAGES`, by epochs; what was answered before is kept."""
+    run = RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}")
+    examples = run.path / "examples.jsonl"
+    found = {}
+    for epochs in porwal.STAGES:
+        answers = run.path / f"answers_{epochs}.jsonl"
+        if not answers.exists():
+            again = ["--resume"] if run.is_started else []
+            flags = [f"--flagfile={config}", *plan.flags, f"--seed={plan.seeds[0]}", f"--epochs={epochs}"]
+            run_command("train", [*flags, f"--run_dir={run.path}", *again], config)
+            write_text(examples, "".join(json.dumps(example) + "\n" for example in porwal.questions()))
+            files = [f"--input_file={examples}", f"--output_file={answers}"]
+            run_command("predict", [f"--run_dir={run.path}", *files], config)
+        lines = answers.read_text(encoding="utf-8").splitlines()
+        found[epochs] = [json.loads(line)["answer"] for line in lines]
+    return found
+
+
+def _draw_losses(folder: Path, number: str, trained: dict[str, RunDirectory]) -> None:
+    """Writes a loss curve of Bologna's report, and its numbers."""
+    row, published = LOSS_CURVES[number]
+    histories = {name: read_history(run) for name, run in trained.items()}
+    numbers = [{"configuration": name} | epoch for name, epochs in histories.items() for epoch in epochs]
+    path = folder / f"figure_{number}.csv"
+    write_text(path, csv_text(("configuration", "epoch", "loss", "held_out_loss", "f1", "exact_match"), numbers))
+    if not has_pictures():
+        cli.to_stderr(NO_PICTURES)
+        return
+    from fabir_tf.analysis.pictures import draw_losses
+
+    with atomic_write(path.with_suffix(".png")) as file:
+        file.write(draw_losses(row.row, histories, published))
+
+
+def _draw_groups(values: flags.FlagValues, plan: Plan, number: str, trained: dict[str, RunDirectory]) -> None:
     """Writes a figure of the first seed's readers, and its numbers."""
     options = cli.data_options(values)
     data = load_dataset(plan.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
     tokenized = tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr)
-    runs = {config.stem: RunDirectory(plan.folder / config.stem / f"seed_{plan.seeds[0]}") for config in plan.configs}
-    judged = [judge(name, data, read_predictions(run.predictions)) for name, run in runs.items()]
-    way = next(way for way in groupings(tokenized) if way.name == FIGURES[number])
+    judged = [judge(name, data, read_predictions(run.predictions)) for name, run in trained.items()]
+    way = next(way for way in groupings(tokenized) if way.name == GROUPINGS[number])
     rows = [row for row in score_groups(judged, [way]) if row["grouping"] == way.name]
     path = plan.folder.parent / f"figure_{number}.csv"
     write_text(path, csv_text(COLUMNS, rows))

@@ -2,9 +2,9 @@
 
     fabir-train --flagfile=base.flags --run_dir=runs/base
 
-Settings come from the defaults (the paper's), then --config=FILE.json, then flags and --flagfile; later ones win. With
---resume they are those of the run, and only --epochs, --max_steps, --patience and --max_minutes
-may change.
+Settings come from the defaults, with --as_published from the paper of the --model, then from --config=FILE.json, then
+from flags and --flagfile; later ones win. With --resume they are those of the run, and only --epochs, --max_steps,
+--patience and --max_minutes may change.
 """
 
 if __name__ == "__main__":
@@ -38,6 +38,8 @@ def main(values: flags.FlagValues) -> None:
         model_config, training = cli.resumed_configurations(values, run)
     else:
         model_config, training = cli.configurations(values, values.prepared)
+    for note in cli.published_notes(values, model_config, training):
+        print(note, flush=True)
     train(run.path, model_config, training, cli.data_options(values, values.prepared), values.resume)
 
 

@@ -16,13 +16,26 @@ from fabir_tf.pipelines.files import atomic_write, csv_text, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.reading.run_directory import RunDirectory
 
-# Published scores in a comment of a flag file.
-_PUBLISHED = re.compile(r"F1 (\d+\.\d+), EM (\d+\.\d+)")
+# Published figures in a comment of a flag file.
+_PUBLISHED = (
+    (re.compile(r"F1 (\d+\.\d+), EM (\d+\.\d+)"), ("published_f1", "published_exact_match")),
+    (re.compile(r"(\d+) minutes"), ("published_minutes",)),
+    (
+        re.compile(r"(\d+) questions/s in training and (\d+) in answering"),
+        ("published_training", "published_inference"),
+    ),
+)
 # Flags of training that scoring needs, too.
 DATA_FLAGS = ("cache_dir", "tfds_data_dir", "tfds_manual_dir", "import")
 METRICS = ("parameters", "training", "inference", "epochs", "minutes", "exact_match", "f1")
 SPREADS = ("exact_match_spread", "f1_spread")
-PUBLISHED = ("published_exact_match", "published_f1")
+PUBLISHED = (
+    "published_exact_match",
+    "published_f1",
+    "published_minutes",
+    "published_training",
+    "published_inference",
+)
 COLUMNS = ("configuration", "seeds", *METRICS, *SPREADS, *PUBLISHED)
 RUN_COLUMNS = ("configuration", "seed", *METRICS)
 
@@ -101,10 +114,10 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         write_text(settings, text)
         flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}"]
         flags += ["--resume"] if run.is_started else []
-        _command("train", flags, config)
+        run_command("train", flags, config)
         flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
-        _command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
-    scores, history = read_json(report), _history(run)
+        run_command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
+    scores, history = read_json(report), read_history(run)
     seconds = sum(float(row["seconds"]) for row in history)
     epochs = len(history) - 1
     return {
@@ -127,8 +140,19 @@ def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
     return min(in_full, int(history[-1]["step"]) * batch_size)
 
 
-def _command(name: str, flags: Sequence[str], config: Path) -> None:
-    # A process of its own, so that a run does not affect the precision, memory and random numbers of the next.
+def run_command(name: str, flags: Sequence[str], config: Path) -> None:
+    """Runs a command of this package in a process of its own.
+
+    Args:
+        name: without `fabir-`.
+        flags: its flags.
+        config: what it is run for, for the message.
+
+    Raises:
+        UserError: it failed.
+        KeyboardInterrupt: it was interrupted.
+    """
+    # So that a run does not affect the precision, memory and random numbers of the next.
     done = subprocess.run([sys.executable, "-m", "fabir_tf.commands.entry", name, *flags], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
@@ -140,7 +164,12 @@ def _reading_flags(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag.removeprefix("--").split("=")[0] in DATA_FLAGS]
 
 
-def _history(run: RunDirectory) -> list[dict]:
+def read_history(run: RunDirectory) -> list[dict]:
+    """The rows of a run's history.csv, as texts.
+
+    Args:
+        run: a trained run.
+    """
     with run.history.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -156,16 +185,22 @@ def _parameters(run: RunDirectory) -> int:
 
 
 def _row(config: Path, results: Sequence[dict]) -> dict:
-    published = _PUBLISHED.search(config.read_text(encoding="utf-8"))
     row = {"configuration": config.stem, "seeds": len(results)}
     row |= {name: statistics.mean(result[name] for result in results) for name in METRICS}
     for name in ("exact_match", "f1"):
         values = [result[name] for result in results]
         row[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
-    row |= dict.fromkeys(PUBLISHED)
-    if published:
-        row |= {"published_f1": float(published[1]), "published_exact_match": float(published[2])}
-    return row
+    return row | _published(config.read_text(encoding="utf-8"))
+
+
+def _published(text: str) -> dict:
+    """The published figures in the comments of a flag file, by `PUBLISHED`."""
+    comments = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    found = dict.fromkeys(PUBLISHED)
+    for pattern, names in _PUBLISHED:
+        if match := pattern.search(comments):
+            found |= dict(zip(names, map(float, match.groups()), strict=True))
+    return found
 
 
 def _write_tables(folder: Path, rows: Sequence[dict]) -> None:
@@ -206,6 +241,8 @@ def as_markdown(rows: Sequence[dict]) -> str:
     """
     speeds = ("training, questions/s", "inference, questions/s")
     head = ("", "seeds", "parameters", *speeds, "epochs", "minutes", "EM", "F1", "published EM, F1")
+    has_times = any(row["published_minutes"] for row in rows)
+    head += ("published training", "published inference", "published minutes") if has_times else ()
     lines = [_line(head), _line(["---"] * len(head))]
     for row in rows:
         published = f"{row['published_exact_match']}, {row['published_f1']}" if row["published_f1"] else ""
@@ -221,6 +258,9 @@ def as_markdown(rows: Sequence[dict]) -> str:
             _with_spread(row, "f1"),
             published,
         ]
+        if has_times:
+            times = (row[name] for name in ("published_training", "published_inference", "published_minutes"))
+            cells += ["" if time is None else f"{time:,.0f}" for time in times]
         lines.append(_line(cells))
     return "\n".join(lines)
 

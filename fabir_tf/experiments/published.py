@@ -1,8 +1,13 @@
-"""The results that the papers report, and the settings of each row that differ from the defaults."""
+"""The results that the papers report, and the settings of each row that differ from those of its paper's reader."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from fabir_tf.configuration import as_flag
+
+IMPROVED = "_improved"
+"""The end of the name of a row that is trained with our defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,71 +17,124 @@ class PublishedRun:
     Attributes:
         name: the name in `configs/` and in our own tables.
         row: the name in the paper.
-        settings: settings of model and training that are not the defaults, by flag.
-        f1, exact_match: on SQuAD 1.1 dev, in percent.
+        settings: settings of model and training that make the row, by flag.
+        f1, exact_match: in percent; on SQuAD 1.1 dev, except for Bologna's, which are on its authors' own split.
+        improved: further settings with our defaults, which are the paper's otherwise.
+        minutes: how long training took.
+        training, inference: questions per second.
     """
 
     name: str
     row: str
-    settings: dict
-    f1: float
-    exact_match: float
+    settings: Mapping[str, Any]
+    f1: float | None = None
+    exact_match: float | None = None
+    improved: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    minutes: int | None = None
+    training: int | None = None
+    inference: int | None = None
 
-    def as_flags(self) -> str:
-        """A flag file of `fabir-train`, with the published scores in a comment."""
-        lines = [f'# "{self.row}": F1 {self.f1}, EM {self.exact_match}.']
-        return "\n".join([*lines, *(as_flag(name, value) for name, value in self.settings.items())]) + "\n"
+    def as_flags(self, improved: bool = False) -> str:
+        """A flag file of `fabir-train`, with the published figures in a comment.
+
+        Args:
+            improved: whether our defaults replace the paper's settings.
+        """
+        settings = {**self.settings, **self.improved} if improved else {"as_published": True, **self.settings}
+        return "\n".join([f"# {self.about}", *(as_flag(name, value) for name, value in settings.items())]) + "\n"
+
+    @property
+    def about(self) -> str:
+        """The row and its published figures in one line, as `fabir-compare` reads them."""
+        parts = [f"F1 {self.f1}, EM {self.exact_match}"] if self.f1 else []
+        parts += [f"{self.minutes} minutes"] if self.minutes else []
+        if self.training:
+            parts.append(f"{self.training} questions/s in training and {self.inference} in answering")
+        return f'"{self.row}": {"; ".join(parts)}.' if parts else f'"{self.row}".'
 
 
-def _ablation(name: str, row: str, f1: float, exact_match: float, **settings) -> PublishedRun:
-    return PublishedRun(name, row, {"epochs": 18} | settings, f1, exact_match)
+def _ablation(name: str, row: str, f1: float, exact_match: float, minutes: int, **settings) -> PublishedRun:
+    return PublishedRun(name, row, {"epochs": 18} | settings, f1, exact_match, minutes=minutes)
 
 
 _ABLATIONS = (
-    _ablation("fabir", "FABIR", 75.6, 65.1),
-    _ablation("no_character_embedding", "no character embedding", 72.9, 62.0, character_filters=0),
-    _ablation("matrix_reduction", "matrix reduction", 73.5, 62.6, reduction="matrix", num_layers=4),
-    _ablation("switching_layers", "switching layers", 74.7, 64.1, interaction="switching"),
-    _ablation("2_layers", "2 layers", 75.0, 64.1, num_layers=2),
-    _ablation("4_layers", "4 layers", 75.5, 64.7, num_layers=4),
-    _ablation("2_heads", "2 heads", 73.8, 63.2, num_heads=2),
-    _ablation("no_convolutional_attention", "no convolutional attention", 73.2, 62.6, attention_kernel="none"),
-    _ablation("row-wise_cross_attention", "row-wise cross-attention", 73.6, 63.2, cross_attention="row"),
+    _ablation("fabir", "FABIR", 75.6, 65.1, 134),
+    _ablation("no_character_embedding", "no character embedding", 72.9, 62.0, 108, character_filters=0),
+    _ablation("matrix_reduction", "matrix reduction", 73.5, 62.6, 119, reduction="matrix", num_layers=4),
+    _ablation("switching_layers", "switching layers", 74.7, 64.1, 131, interaction="switching"),
+    _ablation("2_layers", "2 layers", 75.0, 64.1, 115, num_layers=2),
+    _ablation("4_layers", "4 layers", 75.5, 64.7, 167, num_layers=4),
+    _ablation("2_heads", "2 heads", 73.8, 63.2, 132, num_heads=2),
+    _ablation("no_convolutional_attention", "no convolutional attention", 73.2, 62.6, 109, attention_kernel="none"),
+    _ablation("row-wise_cross_attention", "row-wise cross-attention", 73.6, 63.2, 128, cross_attention="row"),
     _ablation(
         "start_and_end_at_different_layers",
         "start and end selected at different layers",
         74.3,
         63.7,
+        129,
         start_layer="penultimate",
     ),
-    _ablation("selector_kernel_1", "selector kernel 1", 72.8, 62.5, selector_kernel=1),
-    _ablation("linear_selector", "linear selector", 74.0, 62.8, selector="linear"),
+    _ablation("selector_kernel_1", "selector kernel 1", 72.8, 62.5, 132, selector_kernel=1),
+    _ablation("linear_selector", "linear selector", 74.0, 62.8, 130, selector="linear"),
 )
 _NOT_IN_PAPER = ("switching_layers", "start_and_end_at_different_layers", "selector_kernel_1")
+_KERAS_ADAM = {"learning_rate": 0.001, "smoothing": "none"}
 _RIVALS = (
-    PublishedRun("fabir", "FABIR", {"epochs": 54}, 77.6, 67.6),
+    PublishedRun("fabir", "FABIR", {"epochs": 54}, 77.6, 67.6, minutes=390, training=202, inference=440),
     PublishedRun(
         "bidaf",
         "BiDAF",
-        {
-            "model": "bidaf",
-            "epochs": 12,
-            "batch_size": 60,
-            "learning_rate": 0.001,
-            "ema_decay": 0.999,
-            "smoothing": "none",
-        },
+        {"model": "bidaf"},
         77.0,
         67.3,
+        {"epochs": 12, "batch_size": 60, "ema_decay": 0.999} | _KERAS_ADAM,
+        minutes=390,
+        training=45,
+        inference=78,
     ),
+)
+_PORWAL = PublishedRun(
+    "bidaf-porwal",
+    "Porwal's BiDAF",
+    {"model": "bidaf-porwal"},
+    improved={"epochs": 6, "batch_size": 16} | _KERAS_ADAM,
+)
+_BOLOGNA = tuple(
+    PublishedRun(
+        f"bidaf-bologna_{variant}",
+        "baseline" if variant == 0 else f"variant {variant}",
+        {"model": "bidaf-bologna", "variant": variant},
+        f1,
+        exact_match,
+        {"epochs": 10, "batch_size": 8} | _KERAS_ADAM | {"learning_rate": 0.005},
+    )
+    for variant, (f1, exact_match) in enumerate(((43.2, 26.6), (44.3, 28.8), (58.7, 40.2), (59.9, 41.2), (60.3, 42.1)))
 )
 
 TABLES = {
-    1: tuple(run for run in _ABLATIONS if run.name not in _NOT_IN_PAPER),
-    2: _RIVALS,
-    6: _ABLATIONS,
+    "fabir": {
+        "1": tuple(run for run in _ABLATIONS if run.name not in _NOT_IN_PAPER),
+        "2": _RIVALS,
+        "6": _ABLATIONS,
+    },
+    "porwal": {"6.1": (_PORWAL,), "6.2": (_PORWAL,)},
+    "bologna": {"1": _BOLOGNA},
 }
-"""By number: tables I and II of FABIR (arXiv 1810.09580); table 6 of the thesis, table I with three more rows."""
+"""The rows of each paper's tables: tables I and II of FABIR (arXiv 1810.09580), and 6 of the thesis, which is table I
+with three more rows; tables 6.1 and 6.2 of Porwal's thesis; table 1 of Bologna's report."""
 
-FIGURES = {3: "answer_length", 4: "question_length", 5: "question_type", 6: "passage_length"}
+GROUPINGS = {"3": "answer_length", "4": "question_length", "5": "question_type", "6": "passage_length"}
 """Figures of FABIR, which show the F1 of table II's readers: the grouping (`fabir_tf.analysis.groupings`) of each."""
+
+LOSS_CURVES = {
+    "4": (_BOLOGNA[0], 5.07),
+    "6": (_BOLOGNA[1], 4.73),
+    "8": (_BOLOGNA[2], 3.64),
+    "10": (_BOLOGNA[3], 3.67),
+    "12": (_BOLOGNA[4], 3.65),
+}
+"""Figures of Bologna's report, which show the loss of one row in training, and that on its test split (table 1)."""
+
+FIGURES = {"fabir": tuple(GROUPINGS), "porwal": (), "bologna": tuple(LOSS_CURVES)}
+"""The figures of each paper."""

@@ -2,16 +2,17 @@
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
 from fabir_tf.configuration import ConfigError
-from fabir_tf.models.bidaf import BidafConfig, build_bidaf
-from fabir_tf.models.bidaf_bologna import BidafBolognaConfig, build_bidaf_bologna
-from fabir_tf.models.bidaf_porwal import BidafPorwalConfig, build_bidaf_porwal
-from fabir_tf.models.fabir import FabirConfig, build_fabir
+from fabir_tf.models.bidaf import BIDAF_AS_PUBLISHED, BidafConfig, build_bidaf
+from fabir_tf.models.bidaf_bologna import BOLOGNA_AS_PUBLISHED, BidafBolognaConfig, build_bidaf_bologna
+from fabir_tf.models.bidaf_porwal import PORWAL_AS_PUBLISHED, BidafPorwalConfig, build_bidaf_porwal
+from fabir_tf.models.fabir import FABIR_AS_PUBLISHED, FabirConfig, build_fabir
+from fabir_tf.models.published import Published
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.refusals import refuse_useless_methods
 
@@ -24,21 +25,36 @@ class ModelSpec:
         config: the class of its configuration, which no other model has.
         build: makes the functional model from a configuration.
         about: one phrase for `--help`.
+        published: the settings of its paper; None for a model without one.
     """
 
     config: type[ReaderConfig]
     build: Callable[[Any], keras.Model]
     about: str
+    published: Published | None = None
 
 
 MODELS = {
-    "fabir": ModelSpec(FabirConfig, build_fabir, "attention alone, 1.4 M parameters (Correia et al. 2018)"),
-    "bidaf": ModelSpec(BidafConfig, build_bidaf, "recurrent networks, 2.6 M parameters (bi-att-flow, Seo et al. 2017)"),
+    "fabir": ModelSpec(
+        FabirConfig, build_fabir, "attention alone, 1.4 M parameters (Correia et al. 2018)", FABIR_AS_PUBLISHED
+    ),
+    "bidaf": ModelSpec(
+        BidafConfig,
+        build_bidaf,
+        "recurrent networks, 2.6 M parameters (bi-att-flow, Seo et al. 2017)",
+        BIDAF_AS_PUBLISHED,
+    ),
     "bidaf-porwal": ModelSpec(
-        BidafPorwalConfig, build_bidaf_porwal, "wide recurrent networks, no characters, 18 M parameters (Porwal 2021)"
+        BidafPorwalConfig,
+        build_bidaf_porwal,
+        "wide recurrent networks, no characters, 18 M parameters (Porwal 2021)",
+        PORWAL_AS_PUBLISHED,
     ),
     "bidaf-bologna": ModelSpec(
-        BidafBolognaConfig, build_bidaf_bologna, "BiDAF and its variants 0 to 4 (Amorosa et al. 2021)"
+        BidafBolognaConfig,
+        build_bidaf_bologna,
+        "BiDAF and its variants 0 to 4 (Amorosa et al. 2021)",
+        BOLOGNA_AS_PUBLISHED,
     ),
 }
 
@@ -52,11 +68,13 @@ def list_models() -> dict[str, str]:
     return {name: spec.about for name, spec in MODELS.items()}
 
 
-def build_model(model: str | ReaderConfig = "fabir", **overrides) -> keras.Model:
+def build_model(model: str | ReaderConfig = "fabir", as_published: bool = False, **overrides) -> keras.Model:
     """Builds a reader as a functional Keras model with fresh weights.
 
     Args:
-        model: a name of `list_models()`, as published, or a configuration.
+        model: a name of `list_models()`, or a configuration.
+        as_published: whether a name stands for the paper's reader, with its first weights and its decoding, and not for
+            our defaults.
         **overrides: fields of the configuration to replace, as in `build_model(num_heads=2)`.
 
     Returns:
@@ -66,10 +84,41 @@ def build_model(model: str | ReaderConfig = "fabir", **overrides) -> keras.Model
         `end_logits`, both `(batch, passage)`, and with `null_head=True` also `null_logits (batch, 2)`.
 
     Raises:
-        ConfigError: no model has the name, or a field is unknown or its value does not fit.
+        ConfigError: no model has the name, or a field is unknown or its value does not fit; or a configuration is given
+            with `as_published`.
     """
+    if as_published:
+        if not isinstance(model, str):
+            raise ConfigError(f"as_published needs the name of a model, found a {type(model).__name__}")
+        overrides = published_settings(model, overrides)[0] | overrides
     config = (config_class(model)() if isinstance(model, str) else model).replace(**overrides)
     return refuse_useless_methods(MODELS[model_name(config)].build(config))
+
+
+def published_settings(name: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a published reader that differ from the defaults.
+
+    Args:
+        name: the model's.
+        given: settings that the user chooses, on which others may depend.
+
+    Returns:
+        Those of the model, and those of its training.
+
+    Raises:
+        ConfigError: no model has the name, or the model has no paper.
+    """
+    fields = config_class(name).__dataclass_fields__
+    published = MODELS[name].published
+    if published is None:
+        raise ConfigError(f"as_published: {name} was not published, expected one of {', '.join(_published_names())}")
+    settings = published.settings(given)
+    of_model = {field: settings.pop(field) for field in list(settings) if field in fields}
+    return of_model, settings
+
+
+def _published_names() -> list[str]:
+    return [name for name, spec in MODELS.items() if spec.published]
 
 
 def config_class(name: str) -> type[ReaderConfig]:

@@ -7,6 +7,7 @@ import keras
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.published import Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
@@ -24,6 +25,11 @@ class BidafConfig(CharacterReaderConfig):
     dropout: float = setting(
         0.2, "Dropout rate of character vectors and of the inputs of recurrent layers and heads", low=0.0, high=0.95
     )
+    logit_biases: bool = setting(
+        False,
+        "Add a trained number to the similarity, the start and the end logits, as in the authors' program; it "
+        "changes no probability",
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -33,6 +39,27 @@ class BidafConfig(CharacterReaderConfig):
     def width(self) -> int:
         """The features of a recurrent layer's output."""
         return 2 * self.units
+
+
+BIDAF_AS_PUBLISHED = Published(
+    "Seo, Kembhavi, Farhadi and Hajishirzi 2017, arXiv 1611.01603, as their program (bi-att-flow) trains it",
+    lambda given: {
+        "logit_biases": True,
+        "max_answer": None,
+        "max_word_characters": 16,
+        "max_question": 30,
+        "min_word_count": 10,
+        "optimizer": "adadelta",
+        "learning_rate": 0.5,
+        "ema_decay": 0.999,
+        "batch_size": 60,
+        # 18,000 steps are 12.3 epochs of SQuAD's training questions.
+        "epochs": 13,
+        "max_steps": 18_000,
+        "smoothing": "none",
+    },
+    "GloVe 6B with 100 dimensions",
+)
 
 
 def build_bidaf(config: BidafConfig) -> keras.Model:
@@ -52,12 +79,14 @@ def build_bidaf(config: BidafConfig) -> keras.Model:
     highway = layers.Highway(config.highway_layers, name="highway")
     drop = layers.Dropout(config.dropout, name="drop")
     contextual_encoder = layers.RecurrentEncoder(config.units, name="contextual_encoder")
-    attention_flow = layers.AttentionFlow(name="attention_flow")
+    attention_flow = layers.AttentionFlow(config.logit_biases, name="attention_flow")
     modelling_encoders = [
         layers.RecurrentEncoder(config.units, name=f"modelling_encoder_{number}")
         for number in range(1, config.modelling_layers + 1)
     ]
-    selector = layers.StartConditionedSelector(config.units, dropout=config.dropout, name="selector")
+    selector = layers.StartConditionedSelector(
+        config.units, dropout=config.dropout, use_bias=config.logit_biases, name="selector"
+    )
 
     # === Functional model ===
     texts = text_inputs(config.max_word_characters)

@@ -8,6 +8,7 @@ from keras import ops
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.published import KERAS_ADAM, Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
@@ -47,6 +48,31 @@ class BidafBolognaConfig(CharacterReaderConfig):
         if self.variant == 4 or self.null_head:
             return super().decoder(n_best)
         return layers.IndependentDecoder(n_best)
+
+
+BOLOGNA_AS_PUBLISHED = Published(
+    "Amorosa, Espis, Orlandi and Pinardi 2021, University of Bologna",
+    lambda given: (
+        KERAS_ADAM
+        | {
+            # As long as the vector of the characters, which is 100 with the baseline's and 50, say, with unit vectors.
+            "word_dim": 100 if given.get("variant", BidafBolognaConfig.variant) <= 1 else 50,
+            "max_answer": None,
+            # The 99 commonest characters, whatever their count.
+            "min_character_count": 0,
+            "learning_rate": 0.005,
+            "batch_size": 8,
+            "length_buckets": 1,
+            "epochs": 10,
+            "smoothing": "none",
+        }
+    ),
+    "GloVe 6B, with 100 dimensions for variants 0 and 1 and with 50 for the others",
+    (
+        "the convolutional highway's gate is each question's own, there that of the whole batch",
+        "10 epochs, because the report does not say how many",
+    ),
+)
 
 
 def build_bidaf_bologna(config: BidafBolognaConfig) -> keras.Model:

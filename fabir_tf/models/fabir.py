@@ -9,7 +9,9 @@ from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
+from fabir_tf.models.joined_weights import draw_joined
 from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.published import Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
 
@@ -58,6 +60,11 @@ class FabirConfig(CharacterReaderConfig):
         low=0.0,
         high=1.0,
     )
+    joined_init: bool = setting(
+        False,
+        "Initialize weights as the authors' program does, where queries, keys and values count as one matrix and so "
+        "begin smaller; needs noshared_query_key_init and residual_init_scale=1",
+    )
     word_match: bool = setting(
         False,
         "Add to each word, after the reduction layer, how much of it occurs in the other text (not in the paper)",
@@ -94,6 +101,10 @@ class FabirConfig(CharacterReaderConfig):
             )
         if self.attention_depthwise and self.attention_kernel == "none":
             raise ConfigError("attention_depthwise needs an attention_kernel, found attention_kernel='none'")
+        if self.joined_init and (self.shared_query_key_init or self.residual_init_scale != 1):
+            raise ConfigError(
+                "joined_init draws all weights anew, found shared_query_key_init or a residual_init_scale other than 1"
+            )
         if not self.character_filters:
             self._validate_defaults("character_filters=0", "character_dim", "character_kernel", "character_dropout")
         if self.reduction == "matrix":
@@ -130,6 +141,20 @@ class FabirConfig(CharacterReaderConfig):
             return None
         height, width = self.attention_kernel.split("x")
         return int(height), int(width)
+
+
+FABIR_AS_PUBLISHED = Published(
+    "Correia, Silva, Martins and Cozman 2018, arXiv 1810.09580, section IV; Correia's thesis, table 5",
+    lambda given: {
+        "shared_query_key_init": False,
+        "residual_init_scale": 1.0,
+        "joined_init": True,
+        # The authors' program: exp(-x^2) beside the true token, and no example with a word of over 20 characters.
+        "smoothing_deviation": 0.5**0.5,
+        "max_word": 20,
+    },
+    "GloVe 6B with 100 dimensions",
+)
 
 
 def build_fabir(config: FabirConfig) -> keras.Model:
@@ -182,7 +207,10 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         read.append(_attended(layer, read[-1], texts.masks, attends))
     start, end = _start_and_end(config, read, texts.masks["passage_mask"])
     null = _null_logits(config, read[-1], texts.masks) if config.null_head else None
-    return keras.Model(texts.inputs, reader_outputs(start, end, null), name="fabir")
+    model = keras.Model(texts.inputs, reader_outputs(start, end, null), name="fabir")
+    if config.joined_init:
+        draw_joined(model, GlorotUniform().seed)
+    return model
 
 
 def _with_words_dropped(config: FabirConfig, texts: TextInputs) -> TextInputs:

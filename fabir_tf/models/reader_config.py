@@ -20,7 +20,7 @@ class ReaderConfig(Config):
     processor: ClassVar[str] = "words"
     """The kind of the text processor that makes the model's inputs, from `fabir_tf.pipelines.text.registry`."""
 
-    max_answer: int = setting(15, "Longest predicted answer, in tokens", low=1)
+    max_answer: int | None = setting(15, "Longest predicted answer, in tokens; none for no limit", low=1)
     null_head: bool = setting(
         False, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"
     )

@@ -54,10 +54,15 @@ DATA_SETTINGS = (
     "max_passage",
     "passage_window",
     "max_question",
+    "max_word",
+    "limit_evaluation",
+    "random_vectors",
     "min_word_count",
     "min_character_count",
     "teacher",
 )
+# Those that data prepared by earlier versions lacks.
+_ADDED_SETTINGS = ("max_word", "limit_evaluation", "random_vectors")
 # Model settings that do, of those that the model has.
 MODEL_SETTINGS = ("word_dim", "max_word_characters", "max_answer", "null_head")
 FORMAT = 2
@@ -119,10 +124,13 @@ def prepare_data(
         train_data, eval_data = (_without_unanswerable(data, log) for data in (train_data, eval_data))
     processor = _processor(model_config, training, processor_folder, log)
     tokenized, evaluation = (processor.tokenize(data, options.cache_dir, log) for data in (train_data, eval_data))
+    if training.limit_evaluation:
+        evaluation = _within_limits(evaluation, training, log)
+        eval_data = evaluation.data
     if processor_folder is None and not training.start_from:
         processor = processor.fit([tokenized, evaluation])
     limits = (training.max_passage, training.max_question, model_config.max_answer)
-    examples, ledger = training_examples(tokenized, *limits, model_config.null_head)
+    examples, ledger = training_examples(tokenized, *limits, model_config.null_head, training.max_word)
     examples = _within_budget(examples, tokenized, processor, training)
     eval_ledger = measure_coverage(
         eval_data, evaluation.passage_tokens(), model_config.max_answer, model_config.null_head
@@ -241,6 +249,8 @@ def _read_config(folder: Path) -> dict:
     parts: list[Any] = [config.get(name) for name in ("settings", "data")] if isinstance(config, dict) else []
     if [type(part) for part in parts] != [dict, dict]:
         raise UserError(f"{path}: found other content than expected, that of prepared data: {_AGAIN}")
+    added = {name: getattr(TrainingConfig, name) for name in _ADDED_SETTINGS}
+    parts[0] = config["settings"] = added | parts[0]
     if config.get("format") != FORMAT:
         raise UserError(f"{path}: found data prepared by version 0.1, which this version does not read: {_AGAIN}")
     if not set(DATA_SETTINGS) <= parts[0].keys() <= {*DATA_SETTINGS, *MODEL_SETTINGS}:
@@ -294,6 +304,17 @@ def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> Squa
         return data
     log(f"{data.name}: {data.unanswerable:,} questions without an answer are left out; --null_head learns from them")
     return data_without_unanswerable(data)
+
+
+def _within_limits(tokenized: TokenizedDataset, training: TrainingConfig, log: Callable[[str], object]):
+    """The questions of a dataset that are short enough to train on."""
+    passages = tokenized.passage_lengths[tokenized.question_passages] <= training.max_passage
+    short = np.flatnonzero(passages & (tokenized.question_lengths <= training.max_question))
+    limits = f"--max_passage={training.max_passage} and --max_question={training.max_question}"
+    if not len(short):
+        raise UserError(f"--limit_evaluation: {tokenized.data.name} has no question within {limits}")
+    log(f"{tokenized.data.name}: {len(short):,} of {len(tokenized.data.questions):,} questions are within {limits}")
+    return tokenized.select(short)
 
 
 def _processor(

@@ -55,6 +55,18 @@ class TrainingConfig(Config):
         low=1,
     )
     max_question: int = setting(60, "Longest question to train on, in tokens", low=1)
+    max_word: int | None = setting(
+        None,
+        "Longest word to train on, in characters; questions with a longer one, or whose passage has one, are left out",
+        low=1,
+    )
+    limit_evaluation: bool = setting(
+        False,
+        "Score only questions within max_passage and max_question, which makes the scores incomparable with others",
+    )
+    random_vectors: bool = setting(
+        False, "Give each word of the data that has no vector a random one of its own, which is not trained"
+    )
     min_word_count: int = setting(
         100, "Words without a vector that occur more often than this get a trained one", low=0
     )
@@ -125,6 +137,8 @@ class TrainingConfig(Config):
                 f"linear_decay_epochs must be at most epochs={self.epochs}, found {self.linear_decay_epochs}"
             )
         self._validate_optimizer()
+        if self.random_vectors and self.vectors == "none":
+            raise ConfigError("random_vectors is of no effect with vectors='none', whose words are all trained")
         if self.passage_window is not None and self.teacher:
             raise ConfigError("teacher needs whole passages, which passage_window cuts: expected one of them")
         for name in ("max_minutes", "patience"):

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from fabir_tf.layers.core.initializers import GlorotUniform
+from fabir_tf.layers.core.initializers import GlorotUniform, KerasUniform
 from fabir_tf.layers.core.masking import mask_logits, masked_softmax
 
 
@@ -22,6 +22,7 @@ class AttentionFlow(keras.layers.Layer):
 
     Args:
         use_bias: whether a trained number is added to every `S_pq`; it changes no attention weight.
+        keras_initializers: initializes `w` by Keras' "uniform" and the number as 1, instead of by Xavier and 0.
 
     Call arguments:
         passage: float tensor `(batch, passage, features)`.
@@ -39,15 +40,17 @@ class AttentionFlow(keras.layers.Layer):
     Reference: Seo et al. 2017, section 2, 4.
     """
 
-    def __init__(self, use_bias: bool = False, **kwargs):
+    def __init__(self, use_bias: bool = False, keras_initializers: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.use_bias = use_bias
+        self.keras_initializers = keras_initializers
 
     def build(self, passage_shape, question_shape):
         features = passage_shape[-1]
-        self.kernel = self.add_weight(name="kernel", shape=(3 * features, 1), initializer=GlorotUniform())
+        kernel, bias = (KerasUniform(), "ones") if self.keras_initializers else (GlorotUniform(), "zeros")
+        self.kernel = self.add_weight(name="kernel", shape=(3 * features, 1), initializer=kernel)
         if self.use_bias:
-            self.bias = self.add_weight(name="bias", shape=(1,), initializer="zeros")
+            self.bias = self.add_weight(name="bias", shape=(1,), initializer=bias)
 
     def call(self, passage, question, passage_mask, question_mask):
         similarity = self._similarity(passage, question)
@@ -70,4 +73,7 @@ class AttentionFlow(keras.layers.Layer):
         return (*passage_shape[:-1], 4 * passage_shape[-1])
 
     def get_config(self):
-        return super().get_config() | {"use_bias": self.use_bias}
+        return super().get_config() | {
+            "use_bias": self.use_bias,
+            "keras_initializers": self.keras_initializers,
+        }

@@ -52,3 +52,23 @@ class StandardNormal(keras.initializers.RandomNormal):
 
     def get_config(self):
         return {"seed": super().get_config()["seed"]}
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class KerasUniform(keras.initializers.RandomUniform):
+    """What Keras calls "uniform": numbers between -0.05 and 0.05.
+
+    Args:
+        seed: seed of the random numbers; every call of the initializer returns the same values.
+
+    Reference: Porwal 2021, code of the layers.
+    """
+
+    def __init__(self, seed: int | None = None):
+        super().__init__(-0.05, 0.05, seed)
+
+    def __call__(self, shape, dtype=None):
+        return np.random.default_rng(self.seed).uniform(-0.05, 0.05, shape).astype("float32")
+
+    def get_config(self):
+        return {"seed": super().get_config()["seed"]}

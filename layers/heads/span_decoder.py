@@ -16,7 +16,7 @@ class SpanDecoder(keras.layers.Layer):
     Masking: no mask is taken. Padding has the logit -1e9 (see `ConvolutionalSelector`), so its probability is 0.
 
     Args:
-        max_answer: longest answer in tokens.
+        max_answer: longest answer in tokens; None for no limit, which needs memory for passage x passage spans.
         n_best: spans returned per question, the best first.
 
     Call arguments:
@@ -40,10 +40,10 @@ class SpanDecoder(keras.layers.Layer):
     Reference: FABIR eq. 19; thesis eq. 5.22; for null logits Cheung, eq. 12 and 13.
     """
 
-    def __init__(self, max_answer: int = 15, n_best: int = 1, **kwargs):
+    def __init__(self, max_answer: int | None = 15, n_best: int = 1, **kwargs):
         # Float32 under every policy: half precision would lose the digits that order the spans.
         super().__init__(**kwargs | {"dtype": "float32", "autocast": False})
-        if max_answer < 1 or n_best < 1:
+        if (max_answer is not None and max_answer < 1) or n_best < 1:
             raise ValueError(
                 f"max_answer and n_best must be at least 1. Received: max_answer={max_answer}, n_best={n_best}"
             )
@@ -53,18 +53,25 @@ class SpanDecoder(keras.layers.Layer):
     def call(self, start_logits, end_logits, null_logits=None):
         start = ops.log_softmax(ops.cast(start_logits, "float32"), axis=-1)
         end = ops.log_softmax(ops.cast(end_logits, "float32"), axis=-1)
-        batch, length = ops.shape(start)
-        # The band of allowed spans, (batch, passage, max_answer): entry (i, k) is the span i .. i + k.
-        padded = ops.pad(end, ((0, 0), (0, self.max_answer - 1)), constant_values=2 * MASKED_LOGIT)
-        shifted = ops.stack([padded[:, k : k + length] for k in range(self.max_answer)], axis=-1)
-        spans = ops.reshape(start[..., None] + shifted, (batch, length * self.max_answer))
-        # A passage of one token has only max_answer entries, which may be fewer than n_best.
+        length = ops.shape(start)[1]
+        if self.max_answer is None:
+            score, first, last = self._best(_all_spans(start, end), length)
+        else:
+            score, first, further = self._best(_short_spans(start, end, self.max_answer), self.max_answer)
+            last = first + further
+        # A short passage has fewer spans than n_best.
+        first, last = (ops.minimum(token, length - 1) for token in (first, last))
+        return first, last, *probabilities(score, start_logits, end_logits, null_logits)
+
+    def _best(self, spans, width):
+        """The n best entries of `(batch, passage, width)`: their values, rows and columns."""
+        batch, length = ops.shape(spans)[:2]
+        spans = ops.reshape(spans, (batch, length * width))
+        # A passage of one token may have fewer entries than n_best.
         spans = ops.pad(spans, ((0, 0), (0, self.n_best)), constant_values=4 * MASKED_LOGIT)
         score, index = ops.top_k(spans, self.n_best)
         index = ops.cast(index, "int32")
-        first = ops.minimum(index // self.max_answer, length - 1)
-        last = ops.minimum(first + index % self.max_answer, length - 1)
-        return first, last, *probabilities(score, start_logits, end_logits, null_logits)
+        return score, index // width, index % width
 
     def compute_output_shape(self, start_logits_shape, end_logits_shape, null_logits_shape=None):
         shape = (start_logits_shape[0], self.n_best)
@@ -77,3 +84,17 @@ class SpanDecoder(keras.layers.Layer):
 
     def get_config(self):
         return super().get_config() | {"max_answer": self.max_answer, "n_best": self.n_best}
+
+
+def _short_spans(start, end, max_answer: int):
+    """The band of allowed spans, `(batch, passage, max_answer)`: entry (i, k) is the span i .. i + k."""
+    length = ops.shape(start)[1]
+    padded = ops.pad(end, ((0, 0), (0, max_answer - 1)), constant_values=2 * MASKED_LOGIT)
+    return start[..., None] + ops.stack([padded[:, k : k + length] for k in range(max_answer)], axis=-1)
+
+
+def _all_spans(start, end):
+    """All spans, `(batch, passage, passage)`: entry (i, j) is the span i .. j, which must not end before its start."""
+    tokens = ops.arange(ops.shape(start)[1])
+    spans = start[:, :, None] + end[:, None]
+    return ops.where(tokens[:, None] <= tokens, spans, ops.full_like(spans, 2 * MASKED_LOGIT))

@@ -22,6 +22,7 @@ class StartConditionedSelector(keras.layers.Layer):
         units: features of the state of each recurrent network.
         cell: "lstm" or "gru".
         dropout: share of the values dropped before each product with a weight, in training.
+        use_bias: `use_bias` of the logits.
 
     Call arguments:
         flow: float tensor `(batch, passage, flow_features)`.
@@ -37,14 +38,17 @@ class StartConditionedSelector(keras.layers.Layer):
     Reference: Seo et al. 2017, section 2, 6; the end as in the authors' code (bi-att-flow).
     """
 
-    def __init__(self, units: int = 100, cell: str = "lstm", dropout: float = 0.0, **kwargs):
+    def __init__(self, units: int = 100, cell: str = "lstm", dropout: float = 0.0, use_bias: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.units = units
         self.cell = cell
         self.dropout = dropout
+        self.use_bias = use_bias
         self.drop = Dropout(dropout, name="drop", dtype=self.dtype_policy)
         self.end_encoder = RecurrentEncoder(units, cell, name="end_encoder", dtype=self.dtype_policy)
-        self.start, self.end = (TokenLogits(dropout, name=name, dtype=self.dtype_policy) for name in ("start", "end"))
+        self.start, self.end = (
+            TokenLogits(dropout, use_bias, name=name, dtype=self.dtype_policy) for name in ("start", "end")
+        )
 
     def build(self, flow_shape, modelled_shape):
         flow, modelled = flow_shape[-1], modelled_shape[-1]
@@ -68,4 +72,9 @@ class StartConditionedSelector(keras.layers.Layer):
         return tuple(keras.KerasTensor(shape, "float32") for shape in self.compute_output_shape(flow.shape, None))
 
     def get_config(self):
-        return super().get_config() | {"units": self.units, "cell": self.cell, "dropout": self.dropout}
+        return super().get_config() | {
+            "units": self.units,
+            "cell": self.cell,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+        }

@@ -21,6 +21,7 @@ MISSING_ANSWER = "no_answer"
 EMPTY_ANSWER = "empty_answer"
 OFFSET_DOES_NOT_FIT = "offset_does_not_fit"
 PASSAGE_TOO_LONG = "passage_too_long"
+WORD_TOO_LONG = "word_too_long"
 QUESTION_TOO_LONG = "question_too_long"
 WHITE_SPACE = "white_space"
 INSIDE_A_TOKEN = "inside_a_token"
@@ -90,16 +91,16 @@ def span_text(tokens: Tokens, passage: str, alignment: Alignment) -> str:
     return passage[tokens.starts[alignment.first] : tokens.ends[alignment.last]]
 
 
-def reachable_texts(tokens: Tokens, passage: str, alignment: Alignment, max_answer: int) -> list[str]:
+def reachable_texts(tokens: Tokens, passage: str, alignment: Alignment, max_answer: int | None) -> list[str]:
     """The text of an aligned answer, or all its parts of `max_answer` tokens where a reader may predict no more.
 
     Args:
         tokens: the tokens of the passage.
         passage: the text.
         alignment: a span of its tokens, not a dropped one.
-        max_answer: most tokens of a predicted answer.
+        max_answer: most tokens of a predicted answer; None for no limit.
     """
-    length = min(alignment.length, max_answer)
+    length = alignment.length if max_answer is None else min(alignment.length, max_answer)
     # Not only the beginning: scoring drops articles and punctuation, so another part may be all that counts.
     firsts = range(alignment.first, alignment.last - length + 2)
     return [span_text(tokens, passage, alignment._replace(first=first, last=first + length - 1)) for first in firsts]
@@ -129,10 +130,10 @@ class CoverageLedger:
 
     Args:
         name: the dataset's name, for the summary.
-        max_answer: most tokens of a predicted answer.
+        max_answer: most tokens of a predicted answer; None for no limit.
     """
 
-    def __init__(self, name: str, max_answer: int):
+    def __init__(self, name: str, max_answer: int | None):
         self.name = name
         self.max_answer = max_answer
         self._long_answers = 0
@@ -185,6 +186,10 @@ class CoverageLedger:
         self._not_kept.append({"id": question.id, "kind": kind, "reason": reason, "detail": detail})
         if kind == "dropped":
             self._reasons[reason] += 1
+
+    def exceeds(self, length: int) -> bool:
+        """Whether an answer of this many tokens can't be predicted whole."""
+        return self.max_answer is not None and length > self.max_answer
 
     @property
     def total(self) -> int:
@@ -242,7 +247,7 @@ class CoverageLedger:
 
 
 def measure_coverage(
-    data: SquadData, tokens: Iterable[Tokens], max_answer: int, null_head: bool = False
+    data: SquadData, tokens: Iterable[Tokens], max_answer: int | None, null_head: bool = False
 ) -> CoverageLedger:
     """Counts every question of a dataset that is scored, not trained on.
 
@@ -252,7 +257,7 @@ def measure_coverage(
     Args:
         data: the questions.
         tokens: the tokens of each passage of the data, in the same order.
-        max_answer: most tokens of a predicted answer.
+        max_answer: most tokens of a predicted answer; None for no limit.
         null_head: whether the reader can say that there is no answer. Where it cannot, a question without an answer is
             dropped: the ceiling is that of a reader which always answers.
 
@@ -288,7 +293,7 @@ def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: 
         reason=reason,
         detail=detail,
         answer_kinds=[alignment.kind for alignment, _ in aligned],
-        is_long=bool(found) and min(alignment.length for alignment in found) > ledger.max_answer,
+        is_long=bool(found) and ledger.exceeds(min(alignment.length for alignment in found)),
     )
 
 

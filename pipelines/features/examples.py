@@ -10,6 +10,7 @@ from fabir_tf.pipelines.features.alignment import (
     MISSING_ANSWER,
     PASSAGE_TOO_LONG,
     QUESTION_TOO_LONG,
+    WORD_TOO_LONG,
     CoverageLedger,
     align_answer,
     explain,
@@ -42,7 +43,12 @@ class TrainingExamples:
 
 
 def training_examples(
-    tokenized: TokenizedDataset, max_passage: int, max_question: int, max_answer: int, null_head: bool = False
+    tokenized: TokenizedDataset,
+    max_passage: int,
+    max_question: int,
+    max_answer: int | None,
+    null_head: bool = False,
+    max_word: int | None = None,
 ) -> tuple[TrainingExamples, CoverageLedger]:
     """Aligns the first answer of every question that is short enough.
 
@@ -50,8 +56,9 @@ def training_examples(
         tokenized: the training set.
         max_passage: most tokens of a passage.
         max_question: most tokens of a question.
-        max_answer: most tokens of a predicted answer; longer answers are trained on, and counted.
+        max_answer: most tokens of a predicted answer, None for no limit; longer answers are trained on, and counted.
         null_head: whether questions without an answer are trained on, too.
+        max_word: most characters of a token of the passage or the question; None for no limit.
 
     Returns:
         The examples, and the ledger with every question.
@@ -65,9 +72,11 @@ def training_examples(
     ledger = CoverageLedger(data.name, max_answer)
     kept = []
     passage_tokens: dict[int, Tokens] = {}
+    longest = tokenized.texts.longest_tokens
     for number, question in enumerate(data.questions):
         passage_length = int(tokenized.passage_lengths[question.passage])
         question_length = int(tokenized.question_lengths[number])
+        word_length = int(max(longest[question.passage], longest[len(data.passages) + number]))
         if not question.answers and not null_head:
             ledger.add(question, "dropped", reason=MISSING_ANSWER, detail="the question has no answer")
         elif passage_length > max_passage:
@@ -76,6 +85,9 @@ def training_examples(
         elif not 0 < question_length <= max_question:
             detail = f"the question has {question_length} tokens, expected 1 to {max_question}"
             ledger.add(question, "dropped", reason=QUESTION_TOO_LONG, detail=detail)
+        elif max_word is not None and word_length > max_word:
+            detail = f"a word has {word_length} characters, expected at most {max_word}"
+            ledger.add(question, "dropped", reason=WORD_TOO_LONG, detail=detail)
         elif not question.answers:
             ledger.add(question, "unanswerable", ceiling=(1.0, 1.0))
             if passage_length:
@@ -155,6 +167,6 @@ def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: 
         ceiling=reachable_score(reachable, question),
         reason=reason,
         detail=detail,
-        is_long=alignment.length > ledger.max_answer,
+        is_long=ledger.exceeds(alignment.length),
     )
     return alignment.first, alignment.last

@@ -56,6 +56,28 @@ class TokenizedTexts:
         """Tokens of each text, int64 `(texts,)`."""
         return np.diff(self.splits)
 
+    @cached_property
+    def longest_tokens(self) -> np.ndarray:
+        """Characters of the longest token of each text, int64 `(texts,)`; 0 for a text without tokens."""
+        longest = np.zeros(len(self.lengths), np.int64)
+        owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        sizes = np.array([0, *map(len, self.unique)], np.int64)
+        np.maximum.at(longest, owners, sizes[self.tokens])
+        return longest
+
+    def select(self, texts: np.ndarray) -> "TokenizedTexts":
+        """Some of the texts.
+
+        Args:
+            texts: int64 `(selected,)`, their numbers.
+        """
+        lengths = self.lengths[texts]
+        splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        places = np.arange(splits[-1]) + np.repeat(self.splits[texts] - splits[:-1], lengths)
+        used, tokens = np.unique(self.tokens[places], return_inverse=True)
+        unique = [self.unique[index - 1] for index in used]
+        return TokenizedTexts(unique, (tokens + 1).astype(np.int32), self.starts[places], self.ends[places], splits)
+
     def tokens_of(self, text: int) -> Tokens:
         """One text's tokens, as the tokenizer returned them."""
         part = slice(self.splits[text], self.splits[text + 1])
@@ -88,6 +110,17 @@ class TokenizedDataset:
     def passage_tokens(self) -> Iterable[Tokens]:
         """The tokens of each passage, in order."""
         return map(self.texts.tokens_of, range(len(self.data.passages)))
+
+    def select(self, questions: np.ndarray) -> "TokenizedDataset":
+        """Some of the questions, with all passages.
+
+        Args:
+            questions: int64 `(selected,)`, their numbers.
+        """
+        passages = len(self.data.passages)
+        data = dataclasses.replace(self.data, questions=tuple(self.data.questions[number] for number in questions))
+        texts = np.concatenate([np.arange(passages), passages + questions])
+        return TokenizedDataset(data, self.texts.select(texts))
 
     def token_counts(self) -> Counter[str]:
         """How often each token occurs; a passage counts once for each of its questions."""

@@ -21,6 +21,7 @@ from fabir_tf.pipelines.text.word_vectors import (
     save_packed_vectors,
     save_vectors,
     validate_dimension,
+    with_random_vectors,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class WordSettings:
 
     Attributes:
         vectors, max_vectors: which word vectors are read; see `load_vectors`.
+        random_vectors: whether the other words of the data get random vectors; see `with_random_vectors`.
         min_word_count, min_character_count: see `build_vocabulary`.
         word_dim: length of the vectors that the model expects.
         max_word_characters: characters of a word that are read.
@@ -67,6 +69,7 @@ class WordSettings:
 
     vectors: str = "bundled"
     max_vectors: int = 400_000
+    random_vectors: bool = False
     min_word_count: int = 100
     min_character_count: int = 50
     word_dim: int = 100
@@ -124,6 +127,8 @@ class WordProcessor(WordTokenizer, TextProcessor):
         needed = {word.lower() for part in datasets for word in part.texts.unique}
         vectors = load_vectors(settings.vectors, needed, settings.max_vectors)
         validate_dimension(vectors, settings.word_dim)
+        if settings.random_vectors:
+            vectors = with_random_vectors(vectors, needed)
         counts = datasets[0].token_counts()
         thresholds = (settings.min_word_count, settings.min_character_count)
         vocabulary = build_vocabulary(counts, vectors.words, *thresholds)

@@ -115,6 +115,27 @@ def _concatenated(parts: list[WordVectors], source: str) -> WordVectors:
     return WordVectors(words, table, source)
 
 
+def with_random_vectors(vectors: WordVectors, words: Collection[str]) -> WordVectors:
+    """Adds a random vector of its own for each word that has none.
+
+    The numbers are normal, with mean and deviation of the table's. They depend on the word alone.
+
+    Args:
+        vectors: a table with at least one word.
+        words: words in lower case.
+
+    Returns:
+        The table with further rows, in alphabetical order.
+
+    Reference: Porwal 2021, section 4.2; Pennington et al. 2014 for GloVe's own.
+    """
+    others = sorted(set(words) - set(vectors.words))
+    mean, deviation = (getattr(vectors.table.astype(np.float32), name)() for name in ("mean", "std"))
+    generators = (np.random.default_rng(zlib.crc32(word.encode("utf-8", "surrogatepass"))) for word in others)
+    rows = [generator.normal(mean, deviation, (1, vectors.dimension)).astype(np.float16) for generator in generators]
+    return WordVectors([*vectors.words, *others], np.concatenate([vectors.table, *rows]), vectors.source)
+
+
 def validate_dimension(vectors: WordVectors, dimension: int, name: str = "word_dim") -> None:
     """Checks that the vectors fit the model; an empty table ("none") fits every model.
 

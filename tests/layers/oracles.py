@@ -394,12 +394,13 @@ def recurrent_encoder(x, mask, weights, cell="lstm"):
 
 def start_conditioned_selector(flow, modelled, passage_mask, weights, cell="lstm"):
     """The start from [G; M]; the end from a network over [G; M; a; M * a], a the mean of M under the start."""
-    start = (np.concatenate([flow, modelled], axis=-1) @ weights["start/kernel"])[..., 0]
+    start = (np.concatenate([flow, modelled], axis=-1) @ weights["start/kernel"])[..., 0] + weights.get("start/bias", 0)
     starts = masked_softmax(start, passage_mask, 1)
     chosen = np.broadcast_to((starts[..., None] * modelled).sum(axis=1, keepdims=True), modelled.shape)
     both = np.concatenate([flow, modelled, chosen, modelled * chosen], axis=-1)
     ended = recurrent_encoder(both, passage_mask, part(weights, "end_encoder"), cell)
-    return start, (np.concatenate([flow, ended], axis=-1) @ weights["end/kernel"])[..., 0]
+    end = (np.concatenate([flow, ended], axis=-1) @ weights["end/kernel"])[..., 0] + weights.get("end/bias", 0)
+    return start, end
 
 
 def convolve_image(image, kernel, bias):

@@ -31,7 +31,8 @@ def oracle(weights, passage, question, passage_mask, question_mask):
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_conformance(policy):
     inputs = make_inputs((7, 4, 0), (2, 4, 0))
-    layer_testing.run_layer_test(AttentionFlow, {"use_bias": True}, inputs, policy)
+    config = {"use_bias": True, "keras_initializers": True}
+    layer_testing.run_layer_test(AttentionFlow, config, inputs, policy)
 
 
 @pytest.mark.parametrize("use_bias", [False, True])

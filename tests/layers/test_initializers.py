@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
+from fabir_tf.layers.core.initializers import GlorotUniform, KerasUniform, StandardNormal
 
 
 @pytest.mark.parametrize(("shape", "fans"), [((70, 130), 200), ((5, 30, 50), 400), ((1, 7, 20, 30), 350)])
@@ -54,3 +54,11 @@ def test_the_global_seed_determines_the_numbers():
         drawn.append(GlorotUniform()((4, 5)))
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert (drawn[0] != drawn[2]).any()
+
+
+def test_what_keras_calls_uniform():
+    values = KerasUniform(1)((300, 400))
+    assert np.abs(values).max() <= 0.05
+    assert values.std() == pytest.approx(0.05 / np.sqrt(3), rel=0.01)
+    made = keras.initializers.deserialize(keras.initializers.serialize(KerasUniform(7)))
+    np.testing.assert_array_equal(made((2, 4)), KerasUniform(7)((2, 4)))

@@ -32,7 +32,7 @@ def assert_decodes(start, end, max_answer, n_best, digits=9):
     first, last, probability = decode(start, end, max_answer, n_best)
     assert first.shape == last.shape == probability.shape == (len(start), n_best)
     for row in range(len(start)):
-        expected = oracles.best_spans(start[row], end[row], max_answer, digits)[:n_best]
+        expected = oracles.best_spans(start[row], end[row], max_answer or len(start[row]), digits)[:n_best]
         found = list(zip(first[row].tolist(), last[row].tolist(), strict=True))[: len(expected)]
         assert found == [(i, j) for i, j, _ in expected]
         np.testing.assert_allclose(
@@ -41,16 +41,17 @@ def assert_decodes(start, end, max_answer, n_best, digits=9):
         assert (probability[row, len(expected) :] == 0.0).all()
 
 
+@pytest.mark.parametrize("max_answer", [4, None])
 @pytest.mark.parametrize("with_null", [False, True])
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
-def test_conformance(policy, with_null):
+def test_conformance(policy, with_null, max_answer):
     inputs = {"start_logits": random_logits(3, 11, seed=1), "end_logits": random_logits(3, 11, seed=2)}
     for logits in inputs.values():
         logits[1, 7:] = PADDING
         logits[2] = PADDING
     if with_null:
         inputs["null_logits"] = random_logits(3, 2, seed=3)
-    config = {"max_answer": 4, "n_best": 5}
+    config = {"max_answer": max_answer, "n_best": 5}
     with dtype_policy(policy):
         layer_testing.run_layer_test(
             SpanDecoder, config, inputs, policy=None, output_dtypes=["int32", "int32", "float32", "float32"]
@@ -58,13 +59,14 @@ def test_conformance(policy, with_null):
 
 
 @pytest.mark.parametrize(
-    ("length", "max_answer"), [(1, 1), (1, 15), (2, 15), (5, 2), (14, 15), (15, 15), (16, 15), (17, 1), (31, 15)]
+    ("length", "max_answer"),
+    [(1, 1), (1, 15), (2, 15), (5, 2), (14, 15), (15, 15), (16, 15), (17, 1), (31, 15), (1, None), (31, None)],
 )
 def test_the_best_span(length, max_answer):
     assert_decodes(random_logits(61, length, seed=length), random_logits(61, length, seed=97), max_answer, 1)
 
 
-@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (5, 1), (5, 15), (17, 3)])
+@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (5, 1), (5, 15), (17, 3), (1, None), (17, None)])
 @pytest.mark.parametrize("n_best", [2, 20])
 def test_the_best_spans_in_order(length, max_answer, n_best):
     assert_decodes(random_logits(13, length, seed=length), random_logits(13, length, seed=89), max_answer, n_best)
@@ -91,15 +93,16 @@ def test_the_last_token_allowed(max_answer):
     assert (first, last) == (2, 2 + max_answer - 1)
 
 
-def test_an_end_before_the_start_is_no_answer():
+@pytest.mark.parametrize("max_answer", [15, None])
+def test_an_end_before_the_start_is_no_answer(max_answer):
     start, end = np.zeros((1, 7)), np.zeros((1, 7))
     start[0, 5], end[0, 1] = 9.0, 10.0
-    assert_decodes(start, end, 15, 28)
-    first, last, _ = decode(start, end, 15, 28)
+    assert_decodes(start, end, max_answer, 28)
+    first, last, _ = decode(start, end, max_answer, 28)
     assert (first <= last).all()
 
 
-@pytest.mark.parametrize("max_answer", [1, 3, 15])
+@pytest.mark.parametrize("max_answer", [1, 3, 15, None])
 def test_when_every_span_ties(max_answer):
     """The earlier start, then the shorter span."""
     assert_decodes(np.zeros((2, 5)), np.zeros((2, 5)), max_answer, 12)
@@ -112,7 +115,7 @@ def test_ties_between_starts_and_between_ends():
     assert_decodes(np.zeros_like(levels), levels, 4, 7, digits=5)
 
 
-@pytest.mark.parametrize(("max_answer", "n_best"), [(15, 1), (3, 4)])
+@pytest.mark.parametrize(("max_answer", "n_best"), [(15, 1), (3, 4), (None, 4)])
 def test_padding_changes_nothing(max_answer, n_best):
     start, end = random_logits(17, 5, seed=1), random_logits(17, 5, seed=2)
     alone = decode(start, end, max_answer, n_best)
@@ -124,12 +127,12 @@ def test_padding_changes_nothing(max_answer, n_best):
         np.testing.assert_allclose(padded[2], alone[2], rtol=1e-5)
 
 
-@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (2, 15), (3, 1)])
+@pytest.mark.parametrize(("length", "max_answer"), [(1, 15), (2, 15), (3, 1), (2, None)])
 def test_fewer_spans_than_asked_for(length, max_answer):
     first, last, probability = decode(
         random_logits(2, length, seed=1), random_logits(2, length, seed=2), max_answer, n_best=9
     )
-    spans = len(oracles.best_spans(np.zeros(length), np.zeros(length), max_answer))
+    spans = len(oracles.best_spans(np.zeros(length), np.zeros(length), max_answer or length))
     assert (probability[:, :spans] > 0.0).all()
     assert (probability[:, spans:] == 0.0).all()
     assert ((first >= 0) & (first < length) & (last >= 0) & (last < length)).all()

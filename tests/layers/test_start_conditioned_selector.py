@@ -28,14 +28,17 @@ def oracle(weights, flow, modelled, passage_mask):
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    config = {"units": 2, "cell": "gru", "dropout": 0.3}
+    config = {"units": 2, "cell": "gru", "dropout": 0.3, "use_bias": True}
     inputs = make_inputs((7, 4, 0))
     layer_testing.run_layer_test(StartConditionedSelector, config, inputs, policy, float32_outputs=True)
 
 
-def test_forward():
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_forward(use_bias):
     inputs = make_inputs()
-    layer_testing.check_forward(make(inputs), inputs, oracle, [inputs["passage_mask"]] * 2, tolerance=2e-5)
+    layer_testing.check_forward(
+        make(inputs, use_bias=use_bias), inputs, oracle, [inputs["passage_mask"]] * 2, tolerance=2e-5
+    )
 
 
 def test_gradients():

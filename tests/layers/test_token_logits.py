@@ -21,18 +21,20 @@ def make(inputs, **config):
 
 
 def oracle(weights, x, passage_mask):
-    return (x * weights["kernel"][:, 0]).sum(axis=-1)
+    return (x * weights["kernel"][:, 0]).sum(axis=-1) + weights.get("bias", 0.0)
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
 def test_conformance(policy):
-    layer_testing.run_layer_test(TokenLogits, {"dropout": 0.3}, make_inputs((7, 4, 0)), policy, float32_outputs=True)
+    config = {"dropout": 0.3, "use_bias": True, "keras_initializers": True}
+    layer_testing.run_layer_test(TokenLogits, config, make_inputs((7, 4, 0)), policy, float32_outputs=True)
 
 
-def test_forward_and_gradients():
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_forward_and_gradients(use_bias):
     inputs = make_inputs()
-    layer_testing.check_forward(make(inputs), inputs, oracle, [inputs["passage_mask"]])
-    layer_testing.check_gradients(make(inputs), inputs, oracle, [inputs["passage_mask"]], samples=10)
+    layer_testing.check_forward(make(inputs, use_bias=use_bias), inputs, oracle, [inputs["passage_mask"]])
+    layer_testing.check_gradients(make(inputs, use_bias=use_bias), inputs, oracle, [inputs["passage_mask"]], samples=10)
 
 
 @pytest.mark.parametrize("policy", layer_testing.POLICIES)
