@@ -114,10 +114,18 @@ class Training:
         tokenized: the questions; those that are too long or have no answer are left out.
         precision: the layers' dtype policy.
         batching: the units that batches are drawn from.
+        length_buckets: the buckets of similar length that a batch is drawn inside.
     """
 
-    def __init__(self, name: str, tokenized: TokenizedDataset, precision: str, batching: str = "passages"):
-        settings = TRAINING.replace(dtype_policy=precision, batching=batching)
+    def __init__(
+        self,
+        name: str,
+        tokenized: TokenizedDataset,
+        precision: str,
+        batching: str = "passages",
+        length_buckets: int = TRAINING.length_buckets,
+    ):
+        settings = TRAINING.replace(dtype_policy=precision, batching=batching, length_buckets=length_buckets)
         config, processor = fit_processor(READERS[name](), tokenized)
         self._trainer = compiled_model(config, settings, processor)
         self._trainer.optimizer.build(self._trainer.trainable_variables)
@@ -133,6 +141,13 @@ class Training:
     def questions(self) -> int:
         """Questions in an epoch."""
         return len(self._features)
+
+    @property
+    def padding(self) -> float:
+        """The share of an epoch's passage tokens that is padding."""
+        lengths = self._features.segments["passage"].lengths
+        read = sum(len(batch) * lengths[batch].max() for batch in self._sampler.epoch(0))
+        return 1 - sum(lengths[batch].sum() for batch in self._sampler.epoch(0)) / read
 
     def epoch(self) -> tf.data.Dataset:
         """The batches of an epoch."""

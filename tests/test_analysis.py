@@ -16,7 +16,10 @@ from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
 from fabir_tf.analysis.intervals import interval, resampled_means
 from fabir_tf.analysis.judged import Judged, judge
+from fabir_tf.analysis.positional_attention import FIGURES as POSITION_FIGURES
+from fabir_tf.analysis.positional_attention import positional_attention
 from fabir_tf.analysis.scores import score_groups
+from fabir_tf.layers import PositionEncoding
 from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.squad import squad_from_json
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1
@@ -299,3 +302,21 @@ def test_without_matplotlib_to_look_inside_is_refused_in_one_sentence(tmp_path):
     assert done.stderr.count("matplotlib") == 1
     assert done.stderr.splitlines()[-1].startswith("error: --question_id: ")
     assert not (tmp_path / "out").exists()
+
+
+# === Positions ===
+
+
+def test_the_attention_of_positions_is_that_of_the_layers_encodings():
+    encoded = np.asarray(PositionEncoding(100)(np.zeros((1, 400)))[0], np.float64)
+    np.testing.assert_allclose(positional_attention(100, 1e-4, 1.0), encoded @ encoded[0] / 50, atol=2e-4)
+
+
+def test_what_the_thesis_says_of_figures_11_and_12():
+    wide, narrow = (positional_attention(*settings) for settings in POSITION_FIGURES["11"].values())
+    swing = [np.abs(np.diff(curve[200:])).sum() for curve in (wide, narrow)]
+    assert swing[0] < swing[1] / 2
+    np.testing.assert_allclose(wide[:20], narrow[:20], atol=0.03)
+    published, other = (positional_attention(*settings) for settings in POSITION_FIGURES["12"].values())
+    assert np.abs(np.diff(other[200:])).sum() < np.abs(np.diff(published[200:])).sum()
+    assert (published[1:5] < other[1:5]).all()

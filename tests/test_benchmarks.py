@@ -123,6 +123,15 @@ def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
 
 
 @pytest.mark.slow
+def test_batches_of_similar_length_have_less_padding(tmp_path):
+    found = found_by(tmp_path, "length_buckets", "--questions=160", "--buckets=1,8")["buckets"]
+    assert set(found) == {"1", "8"}
+    assert 0 <= found["8"]["padding"] < found["1"]["padding"] < 1
+    assert set(found["8"]["speed"]) == set(found["8"]["ratio"]) == SPREAD
+    assert found["1"]["ratio"]["median"] == 1
+
+
+@pytest.mark.slow
 def test_the_input_pipeline_is_compared_with_the_model(tmp_path):
     found = found_by(tmp_path, "input_pipeline", "--questions=8")
     assert set(found) == {"training", "evaluation"}

@@ -22,8 +22,8 @@ def test_tables_have_the_papers_rows():
     assert {run.name for run in fabir["1"]} < {run.name for run in fabir["6"]}
     assert [run.settings["variant"] for run in TABLES["bologna"]["1"]] == [0, 1, 2, 3, 4]
     assert TABLES["porwal"]["6.1"] == TABLES["porwal"]["6.2"]
-    assert FIGURES == {"fabir": ("3", "4", "5", "6"), "porwal": (), "bologna": ("4", "6", "8", "10", "12")}
-    assert set(GROUPINGS) == set(FIGURES["fabir"]) and set(LOSS_CURVES) == set(FIGURES["bologna"])
+    assert FIGURES == {"fabir": ("3", "4", "5", "6", "11", "12"), "porwal": (), "bologna": ("4", "6", "8", "10", "12")}
+    assert set(GROUPINGS) < set(FIGURES["fabir"]) and set(LOSS_CURVES) == set(FIGURES["bologna"])
 
 
 ROWS = [*TABLES["fabir"]["6"], TABLES["fabir"]["2"][1], *TABLES["porwal"]["6.1"], *TABLES["bologna"]["1"]]
@@ -79,6 +79,16 @@ def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
     assert config["training"]["epochs"] == 1 and config["model"]["name"] == "bidaf"
     assert config["training"]["optimizer"] == "adadelta" and config["model"]["max_answer"] is None
     assert "390" in table and "440" in table
+
+
+@pytest.mark.parametrize("number", ["11", "12"])
+def test_the_attention_of_positions_needs_no_training(commands, tmp_path, number):
+    done = commands("reproduce", f"--figure={number}", f"--output={tmp_path}")
+    assert done.status == 0, done
+    assert (tmp_path / f"figure_{number}.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / f"figure_{number}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 400 and all(float(value) == 1 for name, value in rows[0].items() if name != "position")
 
 
 @pytest.mark.slow

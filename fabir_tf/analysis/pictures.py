@@ -70,6 +70,22 @@ def draw_losses(title: str, histories: Mapping[str, Sequence[Mapping[str, str]]]
     return _png(figure)
 
 
+def draw_positional_attention(curves: Mapping[str, np.ndarray]) -> bytes:
+    """The attention of the first position to the others.
+
+    Args:
+        curves: from `positional_attention`, by name.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, values in curves.items():
+        axes.plot(np.arange(1, len(values) + 1), values, label=name)
+    axes.set(xlabel="position x", ylabel="attention from position 1 to x, 1 at itself", xlim=(1, None))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return _png(figure)
+
+
 def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:
     """The fraction of right answers against their probability.
 

@@ -4,10 +4,11 @@
     fabir-reproduce --figure=5 --output=reproduced --dataset=sample --epochs=2
     fabir-reproduce --paper=porwal --table=6.1 --output=porwal --vectors=glove.6B.100d.txt,wiki.en.vec
 
-Of the papers, "fabir" has tables 1 and 2 and figures 3 to 6, and table 6 of the thesis; "porwal" has tables 6.1 and
-6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12. Every row is trained as its paper has it
-(--as_published); with --improved each is trained with our defaults, too. Settings of fabir-train on this command line
-hold for every run. Type the same command to resume; tables and figures of a paper share their runs.
+Of the papers, "fabir" has tables 1 and 2 and figures 3 to 6, and of the thesis table 6 and figures 11 and 12, which
+need no training; "porwal" has tables 6.1 and 6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12. Every
+row is trained as its paper has it (--as_published); with --improved each is trained with our defaults, too. Settings of
+fabir-train on this command line hold for every run. Type the same command to resume; tables and figures of a paper
+share their runs.
 """
 
 if __name__ == "__main__":
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from absl import flags
 
+from fabir_tf.analysis import positional_attention
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import judge
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
@@ -57,6 +59,9 @@ def main(values: flags.FlagValues) -> None:
     """Trains and compares the runs, and writes the table or the figure."""
     _validate_flags(values)
     folder = Path(values.output)
+    if values.paper == "fabir" and values.figure in positional_attention.FIGURES:
+        _draw_positions(folder, values.figure)
+        return
     table = values.table or _TABLE_OF_FIGURES[values.paper]
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
@@ -91,6 +96,8 @@ def _validate_flags(values: flags.FlagValues) -> None:
     refuse_single_run(values, "the papers' rows and --seeds set it")
     if values["as_published"].present:
         raise UserError("--as_published is what fabir-reproduce does; --improved trains our defaults beside it")
+    if values.figure in positional_attention.FIGURES and values.paper == "fabir":
+        return
     if names_file(values.eval_dataset or values.dataset or AUTO) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
 
@@ -146,6 +153,27 @@ def _answers(plan: Plan, config: Path) -> dict[int, list[str]]:
         lines = answers.read_text(encoding="utf-8").splitlines()
         found[epochs] = [json.loads(line)["answer"] for line in lines]
     return found
+
+
+def _draw_positions(folder: Path, number: str) -> None:
+    """Writes a figure of the thesis about position encodings, and its numbers."""
+    curves = {
+        name: positional_attention.positional_attention(*settings)
+        for name, settings in positional_attention.FIGURES[number].items()
+    }
+    rows = [
+        {"position": position} | dict(zip(curves, values, strict=True))
+        for position, values in enumerate(zip(*curves.values(), strict=True), 1)
+    ]
+    path = folder / f"figure_{number}.csv"
+    write_text(path, csv_text(("position", *curves), rows))
+    if not has_pictures():
+        cli.to_stderr(NO_PICTURES)
+        return
+    from fabir_tf.analysis.pictures import draw_positional_attention
+
+    with atomic_write(path.with_suffix(".png")) as file:
+        file.write(draw_positional_attention(curves))
 
 
 def _draw_losses(folder: Path, number: str, trained: dict[str, RunDirectory]) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from fabir_tf.analysis import positional_attention
 from fabir_tf.configuration import as_flag
 
 IMPROVED = "_improved"
@@ -136,5 +137,5 @@ LOSS_CURVES = {
 }
 """Figures of Bologna's report, which show the loss of one row in training, and that on its test split (table 1)."""
 
-FIGURES = {"fabir": tuple(GROUPINGS), "porwal": (), "bologna": tuple(LOSS_CURVES)}
+FIGURES = {"fabir": (*GROUPINGS, *positional_attention.FIGURES), "porwal": (), "bologna": tuple(LOSS_CURVES)}
 """The figures of each paper."""

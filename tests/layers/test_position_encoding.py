@@ -44,6 +44,51 @@ def test_by_hand():
     np.testing.assert_allclose(out, np.concatenate([np.sin(expected), np.cos(expected)], axis=1), atol=1e-6)
 
 
+# === Properties 5.1 to 5.4 of the thesis ===
+
+
+@pytest.fixture(scope="module", params=[(100, 1e-4, 500), (200, 1e-3, 0), (6, 0.03, 7)], ids=str)
+def encodings(request):
+    """Encodings of 300 positions, float64, with their frequencies."""
+    dim, min_frequency, position_offset = request.param
+    out = encode(PositionEncoding(dim, min_frequency, position_offset), 300)[0]
+    return out.astype("float64"), np.geomspace(1.0, min_frequency, dim // 2)
+
+
+def test_attention_between_two_positions_is_commutative(encodings):
+    attention = encodings[0] @ encodings[0].T
+    np.testing.assert_allclose(attention, attention.T, atol=1e-12)
+
+
+def test_each_encoding_is_the_same_linear_map_of_the_one_before(encodings):
+    encoded, frequencies = encodings
+    cos, sin = np.diag(np.cos(frequencies)), np.diag(np.sin(frequencies))
+    rotation = np.block([[cos, sin], [-sin, cos]])
+    np.testing.assert_allclose(encoded[1:], encoded[:-1] @ rotation.T, atol=2e-4)
+
+
+def test_attention_depends_on_the_distance_in_both_directions_alike(encodings):
+    attention = encodings[0] @ encodings[0].T
+    for distance in (1, 7, 140):
+        forward = np.diagonal(attention, distance)
+        np.testing.assert_allclose(forward, forward[0], atol=2e-4 * len(encodings[1]))
+        middle = np.arange(distance, 300 - distance)
+        np.testing.assert_allclose(
+            attention[middle, middle + distance],
+            attention[middle, middle - distance],
+            atol=2e-4 * len(encodings[1]),
+        )
+
+
+def test_a_position_attends_most_to_itself(encodings):
+    encoded, frequencies = encodings
+    attention = encoded @ encoded.T
+    np.testing.assert_allclose(np.diagonal(attention), len(frequencies), rtol=1e-5)
+    assert (attention <= len(frequencies) * (1 + 1e-5)).all()
+    others = attention[~np.eye(300, dtype=bool)]
+    assert others.max() < len(frequencies)
+
+
 def test_published_defaults():
     np.testing.assert_allclose(
         encode(PositionEncoding(100), 3)[0], oracles.position_encoding(3, 100, 1e-4, 500), atol=1e-4
