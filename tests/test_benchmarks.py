@@ -452,6 +452,19 @@ def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path, run_sc
 
 
 @pytest.mark.slow
+def test_smaller_first_weights_of_attention_keep_untrained_tokens_different(tmp_path, run_script):
+    write_squad(tmp_path / "dev.json", ARTICLES)
+    arguments = ("--dataset=dev.json", "--questions=3", "--seeds=1", "--rules=matrix,einsum,quarter_feed_forward")
+    done = run_script("first_weights", *arguments)
+    assert done.status == 0, done.stderr
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")][2:]
+    last = {name.strip(): float(cells[-1]) for name, *cells in rows}
+    assert 2 * last["matrix"] < last["einsum"] < 1
+    assert last["quarter_feed_forward"] < 2 * last["matrix"]
+    assert run_script("first_weights", "--train=dev.json").status == 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

@@ -314,7 +314,8 @@ def on_less_data(command: str, arguments: list[str]) -> list[str]:
 
 def is_fabir(arguments: list[str]) -> bool:
     """Whether a line trains a FABIR from its flags alone, which can therefore be made smaller."""
-    others = ("--model=", "--start_from=", "--flagfile=configs/bidaf", "--prepared=", "--config=")
+    published = ("--flagfile=configs/bidaf", "--flagfile=configs/published/")
+    others = ("--model=", "--start_from=", *published, "--prepared=", "--config=")
     return not any(word.startswith(others) for word in arguments)
 
 
