@@ -48,7 +48,7 @@ They have FABIR's flags where these mean something, and these:
 | --- | --- |
 | `fabir-prepare` | `--output`, and those of `fabir-train` except `--resume` and `--prepared` |
 | `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
-| `fabir-reproduce` | `--table` or `--figure`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
+| `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
 | `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--report_file` |
 | `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--output_file`, `--n_best` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset` |

@@ -43,6 +43,7 @@ OVERRIDES = {
     "cross_attention": "row",
     "shared_query_key_init": False,
     "residual_init_scale": 0.5,
+    "joined_init": False,
     "word_match": True,
     "selector": "convolution",
     "start_layer": "last",
@@ -142,6 +143,7 @@ def test_the_published_configuration():
         "cross_attention": "column",
         "shared_query_key_init": True,
         "residual_init_scale": 0.1,
+    "joined_init": False,
         "word_match": False,
         "selector": "convolution",
         "start_layer": "last",
@@ -198,6 +200,8 @@ def test_the_overrides_leave_no_field_at_its_default():
     assert [name for name in default if default[name] == OVERRIDES[name]] == [
         "reduction",
         "attention",
+        # Excludes the two starts above it.
+        "joined_init",
         "selector",
         "start_layer",
     ]
