@@ -57,7 +57,7 @@ They have FABIR's flags where these mean something, and these:
 | `fabir-pack` | `--run_dir`, `--average_with`, `--output`, `--words`, `--calibration_dataset` |
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
-| evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir` |
+| evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir`, `--no_answer_threshold` |
 | these four and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
 | all | `--import`, a Python module to load first; and all but `fabir-predict` and `fabir-convert`: `--cache_dir`, `--tfds_data_dir`, `--tfds_manual_dir` |
 """

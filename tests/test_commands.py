@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_bad_input import assert_error
 from tiny import ARTICLES, DEV_ARTICLES, squad_json, write_squad
 
 from fabir_tf.models.fabir import FabirConfig
@@ -441,3 +442,23 @@ def test_the_installed_command_answers(tiny_run, tmp_path):
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["id"] for answer in answers] == ["Tower-0", "Tower-1", "Fox-0", "Fox-1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("high", ["--no_answer_threshold=high", "a number from 0 to 1, or none"]),
+        ("1.5", ["--no_answer_threshold=1.5", "a number from 0 to 1, or none"]),
+        ("nan", ["--no_answer_threshold=nan", "a number from 0 to 1, or none"]),
+        ("0.5", ["no_answer_threshold=0.5", "no null head"]),
+    ],
+)
+def test_thresholds_that_do_not_fit(commands, value, parts):
+    flags = ["--model=fabir-base", f"--no_answer_threshold={value}", "--question=Who?", "--passage=Ada came."]
+    assert_error(commands, "predict", flags, parts)
+
+
+def test_a_reader_that_always_answers_may_be_told_so(commands):
+    flags = ["--model=fabir-base", "--no_answer_threshold=none", "--question=Who came?", "--passage=Ada came."]
+    done = commands("predict", *flags)
+    assert done.status == 0 and json.loads(done.stdout)["answer"] == "Ada", done

@@ -143,7 +143,7 @@ def test_the_published_configuration():
         "cross_attention": "column",
         "shared_query_key_init": True,
         "residual_init_scale": 0.1,
-    "joined_init": False,
+        "joined_init": False,
         "word_match": False,
         "selector": "convolution",
         "start_layer": "last",

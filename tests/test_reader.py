@@ -788,6 +788,30 @@ def test_a_reader_abstains_above_its_threshold(null_reader):
 
 
 @pytest.mark.slow
+def test_a_given_threshold_replaces_that_of_the_calibration(null_reader):
+    calibration = Calibration(1.0, 1, 1.0, {}, {}, [], 0.5)
+    model, processor, config = null_reader.model, null_reader.processor, null_reader.config
+    for threshold, expected in (("own", 0.5), (0.25, 0.25), (1, 1), (None, None)):
+        reader = Reader(model, processor, config, calibration=calibration, no_answer_threshold=threshold)
+        assert reader.no_answer_threshold == expected
+    answers = Reader(model, processor, config, calibration=calibration, no_answer_threshold=0.0).predict(DATA)
+    assert not any(answer.is_answer for answer in answers)
+    answers = Reader(model, processor, config, calibration=calibration, no_answer_threshold=None).predict(DATA)
+    assert all(answer.is_answer for answer in answers)
+
+
+@pytest.mark.parametrize("threshold", [1.5, -0.1, float("nan"), True, "0.5", [0.5]])
+def test_a_threshold_that_is_none_is_refused(threshold):
+    with pytest.raises(UserError, match=r'a number from 0 to 1, None \(always answers\) or "own", found'):
+        Reader.load("fabir-base", no_answer_threshold=threshold)
+
+
+def test_a_threshold_needs_a_null_head():
+    with pytest.raises(UserError, match=r"no_answer_threshold=0\.5: this reader has no null head"):
+        Reader.load("fabir-base", no_answer_threshold=0.5)
+
+
+@pytest.mark.slow
 def test_without_a_null_head_the_best_span_decides(reader):
     answer = reader.answer("Who built the mill?", DATA.passages[0])
     assert answer.no_answer_probability == pytest.approx(1 - answer.probability)

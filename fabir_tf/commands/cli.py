@@ -204,6 +204,8 @@ def define_reader_flags(purpose: str) -> None:
     flags.DEFINE_string("run_dir", None, f"Run whose best checkpoint {purpose}.")
     text = f"Reader of the package that {purpose}, instead of a run"
     flags.DEFINE_string("model", None, f"{text}: {', '.join(pretrained_readers()) or 'none yet'}.")
+    text = "No-answer probability above which the reader abstains; none always answers. By default the reader's own."
+    flags.DEFINE_string("no_answer_threshold", None, text)
     define_reading_flags()
 
 
@@ -239,12 +241,36 @@ def define_reading_flags() -> None:
     flags.DEFINE_integer("max_answer", None, text, lower_bound=1)
 
 
+def no_answer_threshold(values: flags.FlagValues) -> float | str | None:
+    """The threshold of --no_answer_threshold, as `Reader.load` takes it.
+
+    Args:
+        values: the flags of `define_reader_flags`, or of `define_reading_flags` alone.
+
+    Raises:
+        UserError: it is neither a number from 0 to 1 nor none.
+    """
+    text = values.no_answer_threshold if "no_answer_threshold" in values else None
+    if text is None:
+        return "own"
+    if text == "none":
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise UserError(f"--no_answer_threshold={text}: expected a number from 0 to 1, or none")
+    return number
+
+
 def load_reader(values: flags.FlagValues, folder: str):
-    """Loads the reader in a folder, with the flags of `define_reading_flags`."""
+    """Loads the reader in a folder, with the flags of `define_reading_flags`, and of `define_reader_flags` if given."""
+    threshold = no_answer_threshold(values)
     # Imports TensorFlow, so only commands that read wait for it.
     from fabir_tf.reading.reader import Reader
 
-    return Reader.load(folder, values.max_passage, values.precision, values.max_answer, to_stderr)
+    return Reader.load(folder, values.max_passage, values.precision, values.max_answer, to_stderr, threshold)
 
 
 def reader_folder(values: flags.FlagValues) -> str | None:

@@ -54,7 +54,8 @@ def main(values: flags.FlagValues) -> None:
     run = reader_directory(run_dir)
     config = run.read_model_config(values.max_answer)
     # In the precision that is asked for, because it may be served on another machine.
-    reader = Reader.from_run(run, config, values.max_passage, values.precision, cli.to_stderr)
+    threshold = cli.no_answer_threshold(values)
+    reader = Reader.from_run(run, config, values.max_passage, values.precision, cli.to_stderr, threshold)
     validate_writable(folder)
     if data:
         reader.calibration = calibrate(reader, data, cli.show_progress)

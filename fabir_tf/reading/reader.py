@@ -50,6 +50,10 @@ if TYPE_CHECKING:
 FIRST_CHUNK, CHUNK_GROWTH, LARGEST_CHUNK = 256, 4, 8192
 
 
+OWN_THRESHOLD = "own"
+"""Stands for the threshold of a reader's calibration."""
+
+
 class _Logits(NamedTuple):
     """Logits of the whole passages of some questions: start and end `(questions, passage)`, null `(questions, 2)`."""
 
@@ -69,9 +73,11 @@ class Reader:
         calibration: the temperature of the probabilities, and the threshold of "no answer"; None leaves the
             probabilities as the model gives them and always answers.
         log: called with one sentence for the first passage in a script that the processor cannot read; None warns.
+        no_answer_threshold: the reader abstains above this no-answer probability; None always answers, and "own" takes
+            the calibration's.
 
     Raises:
-        UserError: `max_passage` is out of its range.
+        UserError: `max_passage` is out of its range, or the threshold does not fit.
 
     Example:
         >>> reader = fabir_tf.Reader.load("fabir-base")
@@ -87,7 +93,9 @@ class Reader:
         max_passage: int = 512,
         calibration: Calibration | None = None,
         log: Callable[[str], object] | None = None,
+        no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ):
+        _validate_threshold(no_answer_threshold, config.null_head)
         if not 1 <= max_passage <= LONGEST_PASSAGE:
             raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
         self.model = model
@@ -95,6 +103,7 @@ class Reader:
         self.config = config
         self.max_passage = max_passage
         self.calibration = calibration
+        self._threshold = no_answer_threshold
         # What another process loads this reader from; see `__reduce__`.
         self._folder: str | None = None
         _validate_process()
@@ -117,7 +126,7 @@ class Reader:
                 "a reader that was not loaded from a folder cannot be pickled: expected one of Reader.load, which is "
                 "pickled as the name of its folder"
             )
-        arguments = (self._folder, self.max_passage, self.precision, self.config.max_answer)
+        arguments = (self._folder, self.max_passage, self.precision, self.config.max_answer, None, self._threshold)
         return type(self).load, arguments, {"calibration": self.calibration}
 
     @classmethod
@@ -128,6 +137,7 @@ class Reader:
         precision: str = "float32",
         max_answer: int | None = None,
         log: Callable[[str], object] | None = None,
+        no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ) -> "Reader":
         """Loads the best checkpoint of a run.
 
@@ -142,6 +152,8 @@ class Reader:
             log: called with one sentence if the precision is another one, if the installed tokenizer cuts text in
                 another way than in training, and for the first passage in a script that the reader cannot read; None
                 warns of the first and the last.
+            no_answer_threshold: the reader abstains above this no-answer probability; None always answers, and "own"
+                takes the one that was chosen by calibration, if there is one.
 
         Returns:
             The reader.
@@ -153,7 +165,8 @@ class Reader:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
         run = reader_directory(run_dir)
         config = run.read_model_config(max_answer)
-        return cls.from_run(run, config, max_passage, precision_to_read_in(precision, log or warnings.warn), log)
+        chosen = precision_to_read_in(precision, log or warnings.warn)
+        return cls.from_run(run, config, max_passage, chosen, log, no_answer_threshold)
 
     @classmethod
     def from_run(
@@ -163,21 +176,24 @@ class Reader:
         max_passage: int = 512,
         precision: str = "float32",
         log: Callable[[str], object] | None = None,
+        no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ) -> "Reader":
         """Loads a reader whose configuration is known.
 
         Args:
             run: the folder of its other files.
             config: the model's configuration.
-            max_passage, log: as for `load`.
+            max_passage, log, no_answer_threshold: as for `load`.
             precision: the layers' dtype policy, also where another one would be faster.
 
         Returns:
             The reader.
 
         Raises:
-            UserError: a file is missing or damaged.
+            UserError: a file is missing or damaged, or the threshold does not fit.
         """
+        # Before the files are read, which takes a while.
+        _validate_threshold(no_answer_threshold, config.null_head)
         if sentence := onednn.advice():
             warnings.warn(sentence, stacklevel=3)
         # Also the files, because Python 3.11 may fail to parse the headers of arrays in several threads at once.
@@ -189,7 +205,7 @@ class Reader:
             set_frozen_tables(model, processor.frozen_tables)
             load_weights(run.best, model)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
-        reader = cls(model, processor, config, max_passage, calibration, log)
+        reader = cls(model, processor, config, max_passage, calibration, log, no_answer_threshold)
         reader._logits.answer_at_once()
         reader._folder = _lasting_name(run)
         return reader
@@ -207,6 +223,8 @@ class Reader:
     @property
     def no_answer_threshold(self) -> float | None:
         """The reader abstains above this no-answer probability; None if it always answers."""
+        if not isinstance(self._threshold, str):
+            return self._threshold
         return self.calibration.no_answer_threshold if self.calibration and self.config.null_head else None
 
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
@@ -467,6 +485,22 @@ def _lasting_name(run: RunDirectory) -> str:
 
 # The process that made the first reader.
 _process = 0
+
+
+def _validate_threshold(threshold: float | str | None, null_head: bool) -> None:
+    """Refuses a threshold that is none, or that the reader has no probability for."""
+    if threshold is None or threshold == OWN_THRESHOLD:
+        return
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not is_number or not 0 <= threshold <= 1:
+        raise UserError(
+            f'no_answer_threshold must be a number from 0 to 1, None (always answers) or "own", found {threshold!r}'
+        )
+    if not null_head:
+        raise UserError(
+            f"no_answer_threshold={threshold}: this reader has no null head and always answers; --null_head trains one "
+            "that has"
+        )
 
 
 def _validate_process() -> None:
