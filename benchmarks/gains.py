@@ -39,7 +39,7 @@ def main(values: flags.FlagValues) -> None:
     if values.against not in runs:
         raise UserError(f"--against={values.against}: expected one of {', '.join(runs)}")
     best = [run["f1"] for run in runs[values.against]]
-    published = {row.name: row.f1 for row in TABLES[6]}
+    published = {row.name: row.f1 for row in TABLES["fabir"]["6"]}
     table = [HEAD, ["---"] * len(HEAD)]
     for name, found in runs.items():
         scores = [run["f1"] for run in found]

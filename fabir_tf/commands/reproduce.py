@@ -40,6 +40,7 @@ from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.reading.run_directory import RunDirectory
 
+_LOSS_COLUMNS = ("epoch", "loss", "held_out_loss", "f1", "exact_match")
 # The table whose rows a figure shows.
 _TABLE_OF_FIGURES = {"fabir": "2", "bologna": "1"}
 
@@ -180,9 +181,13 @@ def _draw_losses(folder: Path, number: str, trained: dict[str, RunDirectory]) ->
     """Writes a loss curve of Bologna's report, and its numbers."""
     row, published = LOSS_CURVES[number]
     histories = {name: read_history(run) for name, run in trained.items()}
-    numbers = [{"configuration": name} | epoch for name, epochs in histories.items() for epoch in epochs]
+    numbers = [
+        {"configuration": name} | {column: epoch[column] for column in _LOSS_COLUMNS}
+        for name, epochs in histories.items()
+        for epoch in epochs
+    ]
     path = folder / f"figure_{number}.csv"
-    write_text(path, csv_text(("configuration", "epoch", "loss", "held_out_loss", "f1", "exact_match"), numbers))
+    write_text(path, csv_text(("configuration", *_LOSS_COLUMNS), numbers))
     if not has_pictures():
         cli.to_stderr(NO_PICTURES)
         return
