@@ -491,8 +491,7 @@ def _validate_threshold(threshold: float | str | None, null_head: bool) -> None:
     """Refuses a threshold that is none, or that the reader has no probability for."""
     if threshold is None or threshold == OWN_THRESHOLD:
         return
-    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if not is_number or not 0 <= threshold <= 1:
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise UserError(
             f'no_answer_threshold must be a number from 0 to 1, None (always answers) or "own", found {threshold!r}'
         )
