@@ -306,7 +306,9 @@ def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> Squa
     return data_without_unanswerable(data)
 
 
-def _within_limits(tokenized: TokenizedDataset, training: TrainingConfig, log: Callable[[str], object]):
+def _within_limits(
+    tokenized: TokenizedDataset, training: TrainingConfig, log: Callable[[str], object]
+) -> TokenizedDataset:
     """The questions of a dataset that are short enough to train on."""
     passages = tokenized.passage_lengths[tokenized.question_passages] <= training.max_passage
     short = np.flatnonzero(passages & (tokenized.question_lengths <= training.max_question))
