@@ -345,6 +345,22 @@ def test_training_as_published_says_what_is_missing_and_resumes(commands, tiny_r
     assert answer.status == 0, answer
 
 
+@pytest.mark.slow
+def test_prepared_data_has_the_settings_that_are_told(commands, tiny_run, tmp_path):
+    data = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA, "--vectors=none"]
+    asked = ["--as_published", "--model=bidaf", "--cache_dir="]
+    done = commands("prepare", f"--output={tmp_path / 'prepared'}", *asked, *data)
+    assert done.status == 0, done
+    small = ["--units=4", "--character_filters=8", "--epochs=0"]
+    done = commands("train", f"--run_dir={tmp_path / 'run'}", f"--prepared={tmp_path / 'prepared'}", *asked, *small)
+    assert done.status == 2 and "--prepared" in done.error and "min_word_count" in done.error, done
+    given = [f"--{name}=1" for name in ("min_word_count", "min_character_count")]
+    done = commands(
+        "train", f"--run_dir={tmp_path / 'run'}", f"--prepared={tmp_path / 'prepared'}", *asked, *small, *given
+    )
+    assert done.status == 0 and "found --vectors=none" in done.stdout, done
+
+
 def test_mistakes_are_reported(commands, tmp_path):
     flags = [f"--run_dir={tmp_path / 'run'}", "--as_published"]
     assert_error(commands, "train", [*flags, "--start_from=fabir-base"], ["--as_published", "--start_from"])

@@ -428,7 +428,7 @@ def published_notes(values: flags.FlagValues, model_config: ReaderConfig, traini
     """What `--as_published` cannot give, one line each; nothing without the flag.
 
     Args:
-        values: the flags.
+        values: the flags of `fabir-train`.
         model_config, training: the configurations that they stand for.
     """
     name = model_name(model_config)
@@ -437,6 +437,8 @@ def published_notes(values: flags.FlagValues, model_config: ReaderConfig, traini
         return []
     of_model, of_training = published_settings(name, model_config.to_dict())
     found = model_config.to_dict() | training.to_dict()
+    if values.prepared:
+        found |= prepared_settings(Path(values.prepared))
     changed = [
         f"{as_flag(field, found[field])} instead of {as_flag(field, value)}"
         for field, value in (of_model | of_training).items()
@@ -444,7 +446,7 @@ def published_notes(values: flags.FlagValues, model_config: ReaderConfig, traini
     ]
     return [
         f"as published by {published.paper}",
-        f"its word vectors are {published.vectors}; found --vectors={training.vectors}",
+        f"its word vectors are {published.vectors}; found --vectors={found['vectors']}",
         *(f"not as published: {difference}" for difference in (*published.differences, *changed)),
     ]
 
