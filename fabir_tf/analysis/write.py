@@ -9,11 +9,11 @@ from fabir_tf.analysis.error_classes import SHEET_COLUMNS, count_errors, sheet
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import Judged
-from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
+from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures, write_picture
 from fabir_tf.analysis.scores import ALL, COLUMNS, score_groups
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, csv_text, write_text
+from fabir_tf.pipelines.files import csv_text, write_text
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.certainty import certainty_bins
 from fabir_tf.reading.inspection import look_inside
@@ -102,11 +102,5 @@ def _of(rows: Sequence[dict], grouping: str) -> list[dict]:
 
 
 def _picture(folder: Path, name: str, draw: str, *what) -> str:
-    if not has_pictures():
-        return ""
-    from fabir_tf.analysis import pictures
-
-    content = getattr(pictures, draw)(*what)
-    with atomic_write(folder / f"{name}.png") as file:
-        file.write(content)
-    return page.picture(content, name)
+    content = write_picture(folder / f"{name}.png", draw, *what)
+    return "" if content is None else page.picture(content, name)

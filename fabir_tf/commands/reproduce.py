@@ -19,13 +19,14 @@ if __name__ == "__main__":
 
 import json
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
 from fabir_tf.analysis import positional_attention
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import judge
-from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
+from fabir_tf.analysis.plotting import NO_PICTURES, write_picture
 from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
@@ -35,7 +36,7 @@ from fabir_tf.experiments.published import FIGURES, GROUPINGS, IMPROVED, LOSS_CU
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, csv_text, validate_writable, write_text
+from fabir_tf.pipelines.files import csv_text, validate_writable, write_text
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.reading.run_directory import RunDirectory
@@ -99,7 +100,7 @@ def _validate_flags(values: flags.FlagValues) -> None:
         raise UserError("--as_published is what fabir-reproduce does; --improved trains our defaults beside it")
     if values.figure in positional_attention.FIGURES and values.paper == "fabir":
         return
-    if names_file(values.eval_dataset or values.dataset or AUTO) and not values.eval_dataset:
+    if names_file(_scored_data(values)) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
 
 
@@ -168,13 +169,7 @@ def _draw_positions(folder: Path, number: str) -> None:
     ]
     path = folder / f"figure_{number}.csv"
     write_text(path, csv_text(("position", *curves), rows))
-    if not has_pictures():
-        cli.to_stderr(NO_PICTURES)
-        return
-    from fabir_tf.analysis.pictures import draw_positional_attention
-
-    with atomic_write(path.with_suffix(".png")) as file:
-        file.write(draw_positional_attention(curves))
+    _write_picture(path.with_suffix(".png"), "draw_positional_attention", curves)
 
 
 def _draw_losses(folder: Path, number: str, trained: dict[str, RunDirectory]) -> None:
@@ -188,13 +183,7 @@ def _draw_losses(folder: Path, number: str, trained: dict[str, RunDirectory]) ->
     ]
     path = folder / f"figure_{number}.csv"
     write_text(path, csv_text(("configuration", *_LOSS_COLUMNS), numbers))
-    if not has_pictures():
-        cli.to_stderr(NO_PICTURES)
-        return
-    from fabir_tf.analysis.pictures import draw_losses
-
-    with atomic_write(path.with_suffix(".png")) as file:
-        file.write(draw_losses(row.row, histories, published))
+    _write_picture(path.with_suffix(".png"), "draw_losses", row.row, histories, published)
 
 
 def _draw_groups(values: flags.FlagValues, plan: Plan, number: str, trained: dict[str, RunDirectory]) -> None:
@@ -207,13 +196,12 @@ def _draw_groups(values: flags.FlagValues, plan: Plan, number: str, trained: dic
     rows = [row for row in score_groups(judged, [way]) if row["grouping"] == way.name]
     path = plan.folder.parent / f"figure_{number}.csv"
     write_text(path, csv_text(COLUMNS, rows))
-    if not has_pictures():
-        cli.to_stderr(NO_PICTURES)
-        return
-    from fabir_tf.analysis.pictures import draw_scores
+    _write_picture(path.with_suffix(".png"), "draw_scores", way.title, rows)
 
-    with atomic_write(path.with_suffix(".png")) as file:
-        file.write(draw_scores(way.title, rows))
+
+def _write_picture(path: Path, draw: str, *what: Any) -> None:
+    if write_picture(path, draw, *what) is None:
+        cli.to_stderr(NO_PICTURES)
 
 
 def run() -> None:

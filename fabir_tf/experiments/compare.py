@@ -243,7 +243,7 @@ def as_markdown(rows: Sequence[dict]) -> str:
     head = ("", "seeds", "parameters", *speeds, "epochs", "minutes", "EM", "F1", "published EM, F1")
     has_times = any(row["published_minutes"] for row in rows)
     head += ("published training", "published inference", "published minutes") if has_times else ()
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [markdown_row(head), markdown_row(["---"] * len(head))]
     for row in rows:
         published = f"{row['published_exact_match']}, {row['published_f1']}" if row["published_f1"] else ""
         cells = [
@@ -261,11 +261,16 @@ def as_markdown(rows: Sequence[dict]) -> str:
         if has_times:
             times = (row[name] for name in ("published_training", "published_inference", "published_minutes"))
             cells += ["" if time is None else f"{time:,.0f}" for time in times]
-        lines.append(_line(cells))
+        lines.append(markdown_row(cells))
     return "\n".join(lines)
 
 
-def _line(cells: Sequence) -> str:
+def markdown_row(cells: Sequence) -> str:
+    """A row of a Markdown table.
+
+    Args:
+        cells: its texts or numbers.
+    """
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 

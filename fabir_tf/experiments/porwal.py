@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from fabir_tf.experiments.compare import markdown_row
+
 EPOCHS = {
     1: (0.89, 9.6661, 1.35, 8.9407),
     2: (1.89, 8.5702, 3.05, 8.0087),
@@ -98,13 +100,13 @@ def epochs_table(history: Sequence[Mapping[str, str]]) -> str:
         "validation loss",
         "published",
     )
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [markdown_row(head), markdown_row(["---"] * len(head))]
     for row in history[1:]:
         published = EPOCHS.get(int(row["epoch"]), ("",) * 4)
         accuracy = f"{100 * float(row['accuracy']):.2f}" if row["accuracy"] else ""
         _, published_loss, published_accuracy, published_held_out = published
         cells = (row["epoch"], _rounded(row["loss"]), published_loss, accuracy, published_accuracy)
-        lines.append(_line((*cells, _rounded(row["held_out_loss"]), published_held_out)))
+        lines.append(markdown_row((*cells, _rounded(row["held_out_loss"]), published_held_out)))
     return "\n".join(lines)
 
 
@@ -116,12 +118,12 @@ def answers_table(answers: Mapping[int, Sequence[str]]) -> str:
     """
     stages = [f"after {epochs} epoch{'s' if epochs > 1 else ''}" for epochs in STAGES]
     head = ("question", "published BERT", *(cell for stage in stages for cell in (stage, "published")))
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [markdown_row(head), markdown_row(["---"] * len(head))]
     for number, (_, question, bert, *published) in enumerate(EXAMPLES):
         cells = (
             cell for epochs, text in zip(STAGES, published, strict=True) for cell in (answers[epochs][number], text)
         )
-        lines.append(_line((question, bert, *cells)))
+        lines.append(markdown_row((question, bert, *map(_escaped, cells))))
     return "\n".join(lines)
 
 
@@ -129,5 +131,5 @@ def _rounded(text: str) -> str:
     return f"{float(text):.4f}" if text else ""
 
 
-def _line(cells: Sequence) -> str:
-    return f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+def _escaped(text: str) -> str:
+    return text.replace("|", chr(92) + "|")

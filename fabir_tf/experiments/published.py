@@ -80,7 +80,7 @@ _ABLATIONS = (
     _ablation("linear_selector", "linear selector", 74.0, 62.8, 130, selector="linear"),
 )
 _NOT_IN_PAPER = ("switching_layers", "start_and_end_at_different_layers", "selector_kernel_1")
-_KERAS_ADAM = {"learning_rate": 0.001, "smoothing": "none"}
+_OUR_ADAM = {"learning_rate": 0.001, "smoothing": "none"}
 _RIVALS = (
     PublishedRun("fabir", "FABIR", {"epochs": 54}, 77.6, 67.6, minutes=390, training=202, inference=440),
     PublishedRun(
@@ -89,7 +89,7 @@ _RIVALS = (
         {"model": "bidaf"},
         77.0,
         67.3,
-        {"epochs": 12, "batch_size": 60, "ema_decay": 0.999} | _KERAS_ADAM,
+        {"epochs": 12, "batch_size": 60, "ema_decay": 0.999} | _OUR_ADAM,
         minutes=390,
         training=45,
         inference=78,
@@ -99,7 +99,7 @@ _PORWAL = PublishedRun(
     "bidaf-porwal",
     "Porwal's BiDAF",
     {"model": "bidaf-porwal"},
-    improved={"epochs": 6, "batch_size": 16} | _KERAS_ADAM,
+    improved={"epochs": 6, "batch_size": 16} | _OUR_ADAM,
 )
 _BOLOGNA = tuple(
     PublishedRun(
@@ -108,7 +108,7 @@ _BOLOGNA = tuple(
         {"model": "bidaf-bologna", "variant": variant},
         f1,
         exact_match,
-        {"epochs": 10, "batch_size": 8} | _KERAS_ADAM | {"learning_rate": 0.005},
+        {"epochs": 10, "batch_size": 8} | _OUR_ADAM | {"learning_rate": 0.005},
     )
     for variant, (f1, exact_match) in enumerate(((43.2, 26.6), (44.3, 28.8), (58.7, 40.2), (59.9, 41.2), (60.3, 42.1)))
 )

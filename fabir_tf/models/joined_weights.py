@@ -36,8 +36,7 @@ def draw_joined(model: keras.Model, seed: int) -> None:
     generator = np.random.default_rng(seed)
     for weight in model.trainable_weights:
         if len(weight.shape) > 1 and not weight.path.endswith("table"):
-            deviation = math.sqrt(_WIDENED * 2 / sum(_fans(weight.path, weight.shape)))
-            weight.assign(deviation * _truncated_normal(generator, weight.shape))
+            weight.assign(_deviation(weight.path, weight.shape) * _truncated_normal(generator, weight.shape))
 
 
 def variance(path: str, shape: tuple[int, ...]) -> float:
@@ -47,7 +46,12 @@ def variance(path: str, shape: tuple[int, ...]) -> float:
         path: of the weight.
         shape: of the weight.
     """
-    return _WIDENED * _TRUNCATED * 2 / sum(_fans(path, shape))
+    return _TRUNCATED * _deviation(path, shape) ** 2
+
+
+def _deviation(path: str, shape: tuple[int, ...]) -> float:
+    """That of the normal distribution before it is cut off."""
+    return math.sqrt(_WIDENED * 2 / sum(_fans(path, shape)))
 
 
 def _fans(path: str, shape: tuple[int, ...]) -> tuple[int, int]:

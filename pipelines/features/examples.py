@@ -72,11 +72,9 @@ def training_examples(
     ledger = CoverageLedger(data.name, max_answer)
     kept = []
     passage_tokens: dict[int, Tokens] = {}
-    longest = tokenized.texts.longest_tokens
     for number, question in enumerate(data.questions):
         passage_length = int(tokenized.passage_lengths[question.passage])
         question_length = int(tokenized.question_lengths[number])
-        word_length = int(max(longest[question.passage], longest[len(data.passages) + number]))
         if not question.answers and not null_head:
             ledger.add(question, "dropped", reason=MISSING_ANSWER, detail="the question has no answer")
         elif passage_length > max_passage:
@@ -85,7 +83,7 @@ def training_examples(
         elif not 0 < question_length <= max_question:
             detail = f"the question has {question_length} tokens, expected 1 to {max_question}"
             ledger.add(question, "dropped", reason=QUESTION_TOO_LONG, detail=detail)
-        elif max_word is not None and word_length > max_word:
+        elif max_word is not None and (word_length := _longest_word(tokenized, number)) > max_word:
             detail = f"a word has {word_length} characters, expected at most {max_word}"
             ledger.add(question, "dropped", reason=WORD_TOO_LONG, detail=detail)
         elif not question.answers:
@@ -151,6 +149,13 @@ def true_spans(tokenized: TokenizedDataset, null_head: bool) -> np.ndarray:
         if found.kind != "dropped":
             spans[number] = found.first, found.last
     return spans
+
+
+def _longest_word(tokenized: TokenizedDataset, number: int) -> int:
+    """Characters of the longest token of a question and its passage."""
+    longest = tokenized.texts.longest_tokens
+    passage = tokenized.data.questions[number].passage
+    return int(max(longest[passage], longest[len(tokenized.data.passages) + number]))
 
 
 def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str) -> tuple[int, int] | None:
