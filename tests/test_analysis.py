@@ -1,6 +1,7 @@
 """fabir-analyze: groups of questions, intervals, certainty, and the report."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -12,6 +13,8 @@ import pytest
 from test_bad_input import assert_error
 from tiny import ARTICLES, squad_data, write_squad
 
+from fabir_tf.analysis.certainty_table import COLUMNS as CERTAINTY_COLUMNS
+from fabir_tf.analysis.certainty_table import certainty_rows, no_answer_auroc, risk_coverage, roc
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
 from fabir_tf.analysis.intervals import interval, resampled_means
@@ -21,7 +24,7 @@ from fabir_tf.analysis.positional_attention import positional_attention
 from fabir_tf.analysis.scores import score_groups
 from fabir_tf.layers import PositionEncoding
 from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
-from fabir_tf.pipelines.datasets.squad import squad_from_json
+from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, squad_from_json
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
@@ -111,7 +114,7 @@ def test_questions_without_an_answer_are_a_group_of_their_own():
         ]
     }
     data = squad_from_json(content, "v2")
-    way = groupings(tokenize_dataset(data, WordTokenizer()))[0]
+    way = groupings(tokenize_dataset(data, WordTokenizer()))[1]
     assert [way.labels[group] for group in way.groups] == ["0", "1"]
     found = judge("ours", data, {"1": Prediction(""), "2": Prediction("")})
     assert found.exact_match.tolist() == [100.0, 0.0]
@@ -217,6 +220,72 @@ def test_without_probabilities_there_is_no_certainty():
 
 
 # === Errors ===
+
+
+# === Certainty with questions without an answer ===
+
+
+HALF = ("Mill-0", "Mill-1", "Mill-2", "Lake-0")
+
+
+def half_data():
+    """Four questions, of which the first two have no answer."""
+    by_id = {question.id: question for question in DATA.questions}
+    questions = [by_id[key] for key in HALF]
+    return dataclasses.replace(
+        DATA, questions=(*(dataclasses.replace(question, answers=()) for question in questions[:2]), *questions[2:])
+    )
+
+
+def half_answered(*probabilities):
+    """All are right but the second, with the probability of what is said and that of "no answer"."""
+    data = half_data()
+    texts = ("", "wrong", *(question.answers[0].text for question in data.questions[2:]))
+    said = {key: Prediction(text, None, *both) for key, text, both in zip(HALF, texts, probabilities, strict=True)}
+    return judge("ours", data, said)
+
+
+def test_the_table_of_certainty_by_hand():
+    found = half_answered((0.9, 0.9), (0.6, 0.2), (0.8, 0.1), (0.5, 0.3))
+    assert found.exact_match.tolist() == [100, 0, 100, 100]
+    (row,) = certainty_rows([found])
+    assert row["mean_probability"] == pytest.approx(70)
+    assert row["calibration_error"] == pytest.approx((10 + 60 + 20 + 50) / 4)
+    # Of the four pairs, 0.2 and 0.3 alone are in the wrong order.
+    assert row["no_answer_auroc"] == 0.75
+    assert list(row) == list(CERTAINTY_COLUMNS)
+    answerable, unanswerable = roc(found)
+    assert answerable.tolist() == [1.0, 0.5, 0.5, 0.0, 0.0]
+    assert unanswerable.tolist() == [1.0, 1.0, 0.5, 0.5, 0.0]
+    assert -np.trapezoid(unanswerable, answerable) == pytest.approx(0.75)
+    coverage, risk = risk_coverage(found)
+    assert coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert risk.tolist() == [0.0, 0.0, pytest.approx(1 / 3), 0.25]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_area_under_the_curve_is_the_share_of_pairs(seed):
+    random = np.random.default_rng(seed)
+    found = half_answered(*((0.5, round(float(random.random()), 1)) for _ in HALF))
+    answerable, unanswerable = roc(found)
+    assert -np.trapezoid(unanswerable, answerable) == pytest.approx(no_answer_auroc(found))
+
+
+def test_with_the_first_reference_alone_fewer_answers_are_right():
+    answers = (Answer("one", 0), Answer("two", 4))
+    data = SquadData("d", ("one two",), ("",), (Question("1", "?", 0, answers), Question("2", "?", 0, answers)))
+    found = judge("ours", data, {"1": Prediction("two", None, 0.5), "2": Prediction("one", None, 0.5)})
+    (row,) = certainty_rows([found])
+    assert (row["exact_match"], row["exact_match_first_reference"]) == (100.0, 50.0)
+    assert (row["calibration_error"], row["calibration_error_first_reference"]) == (50.0, 0.0)
+    assert row["no_answer_auroc"] is None and roc(found) is None
+
+
+def test_questions_without_an_answer_are_scored_apart():
+    found = half_answered(*[(0.5, 0.5)] * 4)
+    way = groupings(tokenize_dataset(half_data(), WordTokenizer()))[0]
+    assert (way.name, way.labels, way.groups.tolist()) == ("answerable", ("answerable", "unanswerable"), [1, 1, 0, 0])
+    assert found.is_unanswerable.tolist() == [True, True, False, False]
 
 
 def test_errors_are_in_order_and_right_answers_are_none():

@@ -10,10 +10,12 @@ from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 from fabir_tf.pipelines.datasets.squad_metrics import exact_match
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading import calibration
-from fabir_tf.reading.certainty import calibration_error, certainty_bins
+from fabir_tf.reading.certainty import auroc, calibration_error, certainty_bins
 from fabir_tf.reading.evaluation import evaluate
+from fabir_tf.reading.no_answer import NoAnswerCalibration
 
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
+NO_ANSWER = NoAnswerCalibration(0.25, 0.8, -0.1, 1.2, 10, 4, 0.4, 0.7, 0.9, 0.02)
 
 
 def made(true_temperature, questions=4000):
@@ -103,12 +105,27 @@ def test_a_calibrated_reader_gives_the_probabilities_that_were_found(reader):
         (lambda content: content["after"].pop("log_loss"), "found an object as 'after'"),
         (lambda content: content.update(no_answer_threshold=1.5), "found the threshold the number 1.5"),
         (lambda content: content.update(no_answer_threshold="high"), "found the threshold the text 'high'"),
+        (lambda content: content.update(no_answer=0.5), "found the number 0.5 as 'no_answer'"),
+        (lambda content: content["no_answer"].pop("bias"), "found an object as 'no_answer', expected the numbers"),
+        (
+            lambda content: content["no_answer"].update(bias=None),
+            "found an object as 'no_answer', expected the numbers",
+        ),
+        (
+            lambda content: content["no_answer"].update(threshold=-0.1),
+            "found the threshold the number -0.1 in 'no_answer'",
+        ),
+        (lambda content: content["no_answer"].update(scale=-1.0), "found the scale the number -1.0 in 'no_answer'"),
+        (
+            lambda content: content["no_answer"].update(temperature=0.0),
+            "the number 0.0 in 'no_answer', expected a number above",
+        ),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, change, part):
     path = tmp_path / "calibration.json"
     figures = dict.fromkeys(calibration.FIGURES, 0.5)
-    whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [{"coverage": 0.05, "risk": 0.0}], 0.25)
+    whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [{"coverage": 0.05, "risk": 0.0}], NO_ANSWER)
     whole.save(path)
     assert calibration.Calibration.load(path) == whole
     content = json.loads(path.read_text())
@@ -131,9 +148,20 @@ def test_a_file_of_version_0_1_has_no_threshold(tmp_path):
     figures = dict.fromkeys(calibration.FIGURES, 0.5)
     whole = calibration.Calibration(0.7, 1, 1.0, figures, figures, [])
     content = dataclasses.asdict(whole)
-    assert content.pop("no_answer_threshold") is None
+    assert content.pop("no_answer") is None
     path.write_text(json.dumps(content))
     assert calibration.Calibration.load(path) == whole
+
+
+@pytest.mark.parametrize("threshold", [None, 0.25])
+def test_an_earlier_file_has_a_threshold_alone(tmp_path, threshold):
+    path = tmp_path / "calibration.json"
+    figures = dict.fromkeys(calibration.FIGURES, 0.5)
+    content = dataclasses.asdict(calibration.Calibration(0.7, 1, 1.0, figures, figures, []))
+    del content["no_answer"]
+    path.write_text(json.dumps(content | {"no_answer_threshold": threshold}))
+    found = calibration.Calibration.load(path).no_answer
+    assert found == (None if threshold is None else NoAnswerCalibration(0.25, temperature=0.7))
 
 
 # === No answer ===
@@ -148,34 +176,45 @@ def half_unanswerable():
 
 
 @pytest.mark.slow
-def test_a_threshold_is_chosen_where_some_questions_have_no_answer():
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_a_reader_that_abstains_is_calibrated(share):
     words = sorted({word.lower().strip(".,") for text in DATA.passages for word in text.split()})
     reader = make_reader(words, 12, null_head=True)
     data = half_unanswerable()
-    reader.calibration = found = calibration.calibrate(reader, data)
+    reader.calibration = found = calibration.calibrate(reader, data, unanswerable_share=share)
     assert found.questions == len(DATA.questions) // 2
-    assert 0 < found.no_answer_threshold < 1
+    chosen = found.no_answer
+    assert (chosen.questions, chosen.unanswerable) == (len(DATA.questions), (len(DATA.questions) + 1) // 2)
     # Rounding must not change a decision: no question has a probability at the threshold.
     answers = reader.predict(data)
-    distances = [abs(answer.no_answer_probability - found.no_answer_threshold) for answer in answers]
-    assert min(distances) > 1e-6
+    assert min(abs(answer.no_answer_probability - chosen.threshold) for answer in answers) > 1e-6
     scores = evaluate(reader, data)
-    assert scores["f1"] == pytest.approx(scores["best_f1"])
-    # Questions with an answer alone say nothing about a threshold.
-    assert calibration.calibrate(reader, DATA).no_answer_threshold is None
-
-
-def test_the_threshold_lies_between_the_questions_that_it_separates():
-    """Two answers are right and two questions have none, of which one is more probable to have an answer."""
-    data = half_unanswerable()
-    data = dataclasses.replace(data, questions=data.questions[:4])
-    texts = [question.answers[0].text if question.answers else "wrong" for question in data.questions]
-    # Answerable: 0.1 and 0.3; unanswerable: 0.9 and 0.2.
-    assert calibration._best_threshold(data, texts, np.array([0.9, 0.1, 0.2, 0.3])) == pytest.approx(0.15)
-    assert calibration._best_threshold(data, texts, np.array([0.9, 0.1, 0.8, 0.3])) == pytest.approx(0.55)
-    assert calibration._best_threshold(data, texts, np.array([0.1, 0.6, 0.2, 0.7])) == pytest.approx(0.05)
+    if share is None:
+        assert scores["f1"] == pytest.approx(scores["best_f1"]) == pytest.approx(100 * chosen.f1)
+    else:
+        assert chosen.unanswerable_share == pytest.approx(0.2)
+        # Not NoAns_f1: the official script takes "." for "no answer".
+        abstains = [
+            not answer.is_answer
+            for answer, question in zip(answers, data.questions, strict=True)
+            if not question.answers
+        ]
+        assert 20 * np.mean(abstains) + 0.8 * scores["HasAns_f1"] == pytest.approx(100 * chosen.f1)
+    none = np.array([answer.no_answer_probability for answer in answers])
+    is_unanswerable = np.array([not question.answers for question in data.questions])
+    assert chosen.auroc == pytest.approx(auroc(none, is_unanswerable), abs=1e-6)
+    # Calibrating again changes nothing, and questions with an answer alone say nothing about abstaining.
+    again = calibration.calibrate(reader, data, unanswerable_share=share)
+    assert dataclasses.astuple(again.no_answer) == pytest.approx(dataclasses.astuple(chosen), abs=1e-6)
+    assert calibration.calibrate(reader, DATA).no_answer is None
 
 
 @pytest.mark.slow
 def test_a_reader_without_a_null_head_gets_no_threshold(reader):
-    assert calibration.calibrate(reader, half_unanswerable()).no_answer_threshold is None
+    assert calibration.calibrate(reader, half_unanswerable()).no_answer is None
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.5])
+def test_a_share_that_is_none_is_refused(reader, share):
+    with pytest.raises(UserError, match="unanswerable_share must lie between 0 and 1, found"):
+        calibration.calibrate(reader, half_unanswerable(), unanswerable_share=share)

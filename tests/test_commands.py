@@ -313,7 +313,7 @@ def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path)
     asked = passed(commands("predict", run, f"--question={QUESTION}", f"--passage={PASSAGE}"))
     (line,) = asked.stdout.splitlines()
     answer = json.loads(line)
-    keys = ["id", "answer", "start", "end", "probability", "no_answer_probability", "is_answer", "n_best"]
+    keys = ["id", "answer", "start", "end", "probability", "no_answer_probability", "is_answer", "score", "n_best"]
     assert list(answer) == keys
     assert answer.pop("id") == "1"
     assert PASSAGE[answer["start"] : answer["end"]] == answer["answer"]
@@ -337,8 +337,8 @@ def test_every_way_of_asking_gives_the_same_answer(commands, tiny_run, tmp_path)
     answers = [json.loads(line) for line in piped.splitlines()]
     assert [found.pop("id") for found in answers] == ["a", "2", 7]
     for found in answers[:2]:
-        for name in ("probability", "no_answer_probability"):
-            assert found.pop(name) == pytest.approx(answer[name], abs=1e-6)
+        for name in ("probability", "no_answer_probability", "score"):
+            assert found.pop(name) == pytest.approx(answer[name], rel=1e-4, abs=1e-6)
         assert found.items() <= (answer | {"n_best": found["n_best"]}).items()
     unicode = answers[2]
     assert records[2]["passage"][unicode["start"] : unicode["end"]] == unicode["answer"]

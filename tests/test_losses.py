@@ -126,30 +126,27 @@ def one_target(y_true, row, name, smoothing, width, has_null):
     return target if has_null else target[:width]
 
 
-def expected_loss(y_true, y_pred, smoothing="gaussian"):
-    """Cross-entropy of start and end, group by group; an example without a group id is a group of its own."""
-    lengths, has_null = np.asarray(y_true["length"]), "null_logits" in y_pred
-    real = [row for row in range(len(lengths)) if lengths[row]]
-    groups = {}
-    for row in real:
-        groups.setdefault(int(y_true["group_ids"][row]) if "group_ids" in y_true else row, []).append(row)
-    total = 0.0
+def expected_loss(y_true, y_pred, smoothing="gaussian", shared_norm=0.0):
+    """Cross-entropy of start and end, example by example, and of answers among all tokens of their group."""
+    real = [row for row, length in enumerate(y_true["length"]) if length]
+    has_null, total = "null_logits" in y_pred, 0.0
     for number, name in enumerate(BOTH):
-        logits = np.asarray(y_pred[f"{name}_logits"], np.float64)
-        width = logits.shape[1]
-        if has_null:
-            logits = np.concatenate([logits, np.asarray(y_pred["null_logits"], np.float64)[:, number : number + 1]], 1)
-        for rows in groups.values():
-            answered = [row for row in rows if y_true[name][row] >= 0] or rows
-            targets = np.zeros((len(rows), logits.shape[1]))
-            for row in answered:
-                targets[rows.index(row)] = one_target(y_true, row, name, smoothing, width, has_null)
-            if "group_ids" in y_true and targets.sum():
-                targets /= targets.sum()
-            values = logits[rows]
-            log_probabilities = values - values.max() - np.log(np.exp(values - values.max()).sum())
-            total -= (targets * log_probabilities).sum()
+        tokens = np.asarray(y_pred[f"{name}_logits"], np.float64)
+        width = tokens.shape[1]
+        for row in real:
+            target = one_target(y_true, row, name, smoothing, width, has_null)
+            logits = np.append(tokens[row], y_pred["null_logits"][row][number] if has_null else [])
+            total -= (target * log_softmax(logits)).sum()
+            if shared_norm and y_true[name][row] >= 0:
+                group = [other for other in real if y_true["group_ids"][other] == y_true["group_ids"][row]]
+                shared = log_softmax(tokens[group].reshape(-1)).reshape(len(group), width)[group.index(row)]
+                total -= shared_norm * (target[:width] * shared).sum()
     return total / len(real)
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, np.float64)
+    return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 
 
 def targets_of(starts, lengths, ends=None, offsets=None, **others):
@@ -185,7 +182,7 @@ def loss_and_gradients(loss, y_true, y_pred):
     return float(found), {name: part.numpy() for name, part in tape.gradient(found, variables).items()}
 
 
-def validate_gradients(loss, y_true, y_pred, smoothing):
+def validate_gradients(loss, y_true, y_pred, smoothing, shared_norm=0.0):
     """Compares every gradient with finite differences of the oracle."""
     _, gradients = loss_and_gradients(loss, y_true, y_pred)
     for name, values in y_pred.items():
@@ -196,7 +193,8 @@ def validate_gradients(loss, y_true, y_pred, smoothing):
             up, down = ({**y_pred, name: np.array(values, np.float64)} for _ in range(2))
             up[name][index] += 1e-5
             down[name][index] -= 1e-5
-            expected = (expected_loss(y_true, up, smoothing) - expected_loss(y_true, down, smoothing)) / 2e-5
+            losses = [expected_loss(y_true, moved, smoothing, shared_norm) for moved in (up, down)]
+            expected = (losses[0] - losses[1]) / 2e-5
             assert gradients[name][index] == pytest.approx(expected, abs=2e-5), (name, index)
 
 
@@ -255,12 +253,13 @@ def soft_labels(null):
 def test_the_loss_of_every_combination(groups, has_null, labels, smoothing):
     """Offsets, no answer, soft labels and groups; the group [1, 1] of the last case has no answer at all."""
     others = {} if groups is None else {"group_ids": np.array(groups)}
+    shared_norm = 0.7 if groups else 0.0
     others |= {} if labels is None else {"soft_labels": soft_labels("null" in labels)}
     y_true = targets_of(STARTS, SIZES, ENDS, OFFSETS, **others)
     y_pred = outputs_of(SIZES, WIDTH - 4, OFFSETS, has_null)
-    loss = StartEndLoss(smoothing)
+    loss = StartEndLoss(smoothing, shared_norm=shared_norm)
     found, gradients = loss_and_gradients(loss, y_true, y_pred)
-    assert found == pytest.approx(expected_loss(y_true, y_pred, smoothing), rel=1e-5)
+    assert found == pytest.approx(expected_loss(y_true, y_pred, smoothing, shared_norm), rel=1e-5)
     filled = with_rows(y_true, 3, np.zeros_like), with_rows(y_pred, 3, lambda logits: np.abs(logits) + 1)
     again, others = loss_and_gradients(loss, *filled)
     assert again == pytest.approx(found, rel=1e-5)
@@ -277,30 +276,39 @@ def test_gradients_are_those_of_the_formula(groups, has_null):
     others = {} if groups is None else {"group_ids": np.array(groups)}
     y_true = targets_of(STARTS, SIZES, ENDS, OFFSETS, soft_labels=soft_labels(null=True), **others)
     y_pred = outputs_of(SIZES, WIDTH - 4, OFFSETS, has_null)
-    validate_gradients(StartEndLoss(), y_true, y_pred, "gaussian")
+    shared_norm = 0.7 if groups else 0.0
+    validate_gradients(StartEndLoss(shared_norm=shared_norm), y_true, y_pred, "gaussian", shared_norm)
 
 
-def test_a_group_is_one_softmax_by_hand():
-    """Two passages of two tokens, weights 1, 2 and 4, 1: the answer, in the second one, has p = 4 / 8 of all tokens."""
+def test_a_shared_norm_by_hand():
+    """Two passages of two tokens, weights 1, 2 and 4, 1; the answer, in the second one, has p = 4 / 5 and 4 / 8."""
     logits = np.log(np.array([[1.0, 2.0], [4.0, 1.0]], "float32"))
     y_pred = {"start_logits": logits, "end_logits": logits}
-    y_true = targets_of([-1, 0], [2, 2], group_ids=np.array([0, 0]))
+    y_true = targets_of([-1, 0], [2, 2], group_ids=np.array([7, 7]))
     # Start and end of one question, averaged over two examples.
-    assert float(StartEndLoss("none")(y_true, y_pred)) == pytest.approx(2 * np.log(2) / 2, rel=1e-6)
+    found = float(StartEndLoss("none", shared_norm=0.5)(y_true, y_pred))
+    assert found == pytest.approx(2 * (np.log(5 / 4) + 0.5 * np.log(2)) / 2, rel=1e-6)
 
 
-def test_nulls_of_a_group_share_the_target_where_nothing_answers():
-    """Weights of the nulls are 2 and 4 of 16: each is half of the target."""
-    logits = np.log(np.array([[1.0, 2.0], [4.0, 3.0]], "float32"))
-    null = np.log(np.array([[2.0, 2.0], [4.0, 4.0]], "float32"))
+def test_null_logits_have_no_part_in_a_shared_norm():
+    """With a null of weight 3 the answer has p = 4 / 8 alone, and that of the wrong passage 3 / 6."""
+    logits, null = np.log(np.array([[1.0, 2.0], [4.0, 1.0]], "float32")), np.log(np.full((2, 2), 3.0, "float32"))
     y_pred = {"start_logits": logits, "end_logits": logits, "null_logits": null}
-    loss = StartEndLoss("none")
-    group = {"group_ids": np.array([1, 1])}
-    found = loss(targets_of([-1, -1], [2, 2], **group), y_pred)
-    assert float(found) == pytest.approx(2 * (np.log(8) + np.log(4)) / 2 / 2, rel=1e-6)
-    # Beside an answer the null of the other passage is no target: only p = 3 / 16 counts.
-    found = loss(targets_of([-1, 1], [2, 2], **group), y_pred)
-    assert float(found) == pytest.approx(2 * np.log(16 / 3) / 2, rel=1e-6)
+    y_true = targets_of([-1, 0], [2, 2], group_ids=np.array([0, 0]))
+    found = float(StartEndLoss("none", shared_norm=1.0)(y_true, y_pred))
+    assert found == pytest.approx(2 * (np.log(2) + np.log(2) + np.log(2)) / 2, rel=1e-6)
+
+
+def test_a_group_without_an_answer_has_no_shared_norm():
+    y_pred = outputs_of([3, 4], 4, null=True)
+    y_true = targets_of([-1, -1], [3, 4], group_ids=np.array([1, 1]))
+    assert float(StartEndLoss(shared_norm=1.0)(y_true, y_pred)) == float(StartEndLoss()(y_true, y_pred))
+
+
+def test_without_a_shared_norm_groups_are_of_no_effect():
+    y_true, y_pred = targets_of(STARTS, SIZES, ENDS, OFFSETS), outputs_of(SIZES, WIDTH - 4, OFFSETS, True)
+    groups = {"group_ids": np.array([0, 0, 1, 2, 2, 3])}
+    assert float(StartEndLoss()(y_true | groups, y_pred)) == float(StartEndLoss()(y_true, y_pred))
 
 
 def test_rows_that_fill_up_have_no_gradient():
@@ -313,7 +321,7 @@ def test_rows_that_fill_up_have_no_gradient():
 
 def test_a_batch_that_only_fills_up_is_no_trouble():
     y_true, y_pred = targets_of([0, 0], [0, 0], group_ids=np.array([0, 0])), outputs_of([0, 0], 4, null=True)
-    found, gradients = loss_and_gradients(StartEndLoss(), y_true, y_pred)
+    found, gradients = loss_and_gradients(StartEndLoss(shared_norm=1.0), y_true, y_pred)
     assert found == 0
     assert not any(gradient.any() for gradient in gradients.values())
 
@@ -327,8 +335,8 @@ def test_the_loss_inside_a_graph_of_any_size(has_null):
         {name: tf.TensorSpec([None, *[None] * (part.ndim - 1)], part.dtype) for name, part in parts.items()}
         for parts in (y_true, y_pred)
     ]
-    found = tf.function(StartEndLoss(), input_signature=specs)(y_true, y_pred)
-    assert float(found) == pytest.approx(expected_loss(y_true, y_pred), rel=1e-5)
+    found = tf.function(StartEndLoss(shared_norm=0.5), input_signature=specs)(y_true, y_pred)
+    assert float(found) == pytest.approx(expected_loss(y_true, y_pred, shared_norm=0.5), rel=1e-5)
 
 
 def test_logits_of_few_bits_are_added_up_in_float32():
@@ -345,5 +353,5 @@ def test_the_number_of_examples_that_count():
 
 
 def test_the_loss_goes_through_its_configuration():
-    loss = keras.losses.deserialize(keras.losses.serialize(StartEndLoss("uniform", 0.2, 2.0)))
-    assert (loss.smoothing, loss.amount, loss.deviation) == ("uniform", 0.2, 2.0)
+    loss = keras.losses.deserialize(keras.losses.serialize(StartEndLoss("uniform", 0.2, 2.0, 0.5)))
+    assert (loss.smoothing, loss.amount, loss.deviation, loss.shared_norm) == ("uniform", 0.2, 2.0, 0.5)

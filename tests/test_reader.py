@@ -38,6 +38,7 @@ from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
 from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span, as_texts, validate_n_best
 from fabir_tf.reading.calibration import Calibration
+from fabir_tf.reading.no_answer import NoAnswerCalibration
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import FORMAT, RunDirectory
@@ -469,10 +470,11 @@ def test_the_window_that_says_no_answer_least_decides(long_reader):
     answers = windowed_reader.answer_batch([f"w{i:02} w{i:02}" for i in range(TOKENS)], [LONG] * TOKENS)
     for i, answer in enumerate(answers):
         start, end = own_logits(i, i)
-        shares = [np.exp(null) / (np.exp(null) + np.exp(part).sum()) for null, part in ((4, start), (1, end))]
-        assert answer.no_answer_probability == pytest.approx(np.prod(shares), rel=1e-4)
-        expected = every_span(start, end, LONG)[0].probability * np.prod(1 - np.array(shares))
-        assert (answer.start, answer.probability) == (4 * i, pytest.approx(expected, rel=1e-4))
+        best = every_span(start, end, LONG)[0]
+        assert answer.score == pytest.approx(start.max() + end.max() - 4 - 1, abs=1e-4)
+        assert answer.no_answer_probability == pytest.approx(1 / (1 + np.exp(answer.score)), rel=1e-4)
+        # Without a threshold, the reader assumes that there is an answer.
+        assert (answer.start, answer.probability) == (4 * i, pytest.approx(best.probability, rel=1e-4))
     (scores,) = windowed_reader.scores(asked([("w30 w30", LONG)]))
     assert scores.null_logits.tolist() == [4, 1]
 
@@ -564,6 +566,7 @@ def test_the_answer_of_a_blank_text():
         ("probability", 0.0),
         ("no_answer_probability", 1.0),
         ("is_answer", False),
+        ("score", -1e9),
         ("n_best", []),
     ]
 
@@ -746,24 +749,52 @@ def null_reader():
     return make_reader(WORDS, max_answer=MAX_ANSWER, null_head=True)
 
 
+def calibrated(reader, threshold, scale=1.0, bias=0.0, temperature=1.0, **arguments):
+    """The same reader with a calibration; the temperature is that of a reader which may abstain."""
+    chosen = NoAnswerCalibration(threshold, scale, bias, temperature, questions=1)
+    calibration = Calibration(2.0, 1, 1.0, {}, {}, [], chosen)
+    return Reader(reader.model, reader.processor, reader.config, calibration=calibration, **arguments)
+
+
+def spans_at(reader, question, temperature):
+    """Probabilities of all spans of a question, given that there is an answer, and the score, in NumPy."""
+    passage = DATA.passages[question.passage]
+    start, end, null = (part.astype(np.float64) for part in logits_of(reader, question.text, passage))
+    both = np.outer(*(np.exp(log_softmax(part / temperature)) for part in (start, end)))
+    allowed = np.tril(np.triu(np.ones_like(both)), MAX_ANSWER - 1) > 0
+    score = (start[:, None] + end)[allowed].max() - null.sum()
+    return np.sort(both[allowed])[::-1], score
+
+
+def sigmoid(value):
+    return 1 / (1 + np.exp(-value))
+
+
 @pytest.mark.slow
-def test_no_answer_competes_with_the_tokens(null_reader):
+@pytest.mark.parametrize("threshold", ["own", None, 0.4])
+def test_probabilities_and_score(null_reader, threshold):
+    reader = calibrated(null_reader, 0.6, 0.7, -0.3, 1.5, no_answer_threshold=threshold)
     for question in DATA.questions:
-        passage = DATA.passages[question.passage]
-        start, end, null = (part.astype(np.float64) for part in logits_of(null_reader, question.text, passage))
-        (start, no_start), (end, no_end) = (
-            (each[:-1], each[-1])
-            for each in (
-                np.exp(log_softmax(np.append(part, extra))) for part, extra in zip((start, end), null, strict=True)
-            )
-        )
-        allowed = np.tril(np.triu(np.outer(start, end)), MAX_ANSWER - 1)
-        answer = null_reader.answer(question.text, passage, n_best=5)
-        assert answer.no_answer_probability == pytest.approx(no_start * no_end, rel=1e-3)
-        assert [span.probability for span in answer.n_best] == pytest.approx(
-            np.sort(allowed, axis=None)[::-1][:5].tolist(), rel=1e-3
-        )
+        spans, score = spans_at(null_reader, question, 2.0 if threshold is None else 1.5)
+        answer = reader.answer(question.text, DATA.passages[question.passage], n_best=5)
+        none = sigmoid(-0.7 * score - 0.3)
+        assert answer.score == pytest.approx(score, abs=1e-4)
+        assert answer.no_answer_probability == pytest.approx(none, rel=1e-3)
+        share = 1 if threshold is None else 1 - none
+        assert [span.probability for span in answer.n_best] == pytest.approx(list(share * spans[:5]), rel=1e-3)
+        assert answer.is_answer == (threshold is None or none <= (0.6 if threshold == "own" else threshold))
+        expected = share * spans[0] if answer.is_answer else none
+        assert answer.probability == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_reader_with_a_null_head_and_no_calibration_always_answers(null_reader):
+    for question in DATA.questions:
+        spans, score = spans_at(null_reader, question, 1.0)
+        answer = null_reader.answer(question.text, DATA.passages[question.passage])
         assert answer.is_answer
+        assert answer.probability == pytest.approx(spans[0], rel=1e-3)
+        assert answer.no_answer_probability == pytest.approx(sigmoid(-score), rel=1e-3)
 
 
 @pytest.mark.slow
@@ -771,17 +802,19 @@ def test_a_reader_abstains_above_its_threshold(null_reader):
     always = null_reader.predict(DATA, n_best=3)
     probabilities = sorted(answer.no_answer_probability for answer in always)
     threshold = (probabilities[7] + probabilities[8]) / 2
-    calibration = Calibration(1.0, 1, 1.0, {}, {}, [], threshold)
-    reader = Reader(null_reader.model, null_reader.processor, null_reader.config, calibration=calibration)
-    answers = reader.predict(DATA, n_best=3)
+    answers = calibrated(null_reader, threshold).predict(DATA, n_best=3)
     assert sum(answer.is_answer for answer in answers) == 8
     for answer, same in zip(answers, always, strict=True):
         assert answer.is_answer == (answer.no_answer_probability <= threshold)
-        assert (answer.n_best, answer.probability) == (same.n_best, same.probability)
+        assert (answer.score, answer.no_answer_probability) == (same.score, same.no_answer_probability)
+        assert [(span.start, span.end) for span in answer.n_best] == [(span.start, span.end) for span in same.n_best]
+        assert answer.probability == (
+            answer.n_best[0].probability if answer.is_answer else answer.no_answer_probability
+        )
         assert (answer.text, answer.start, answer.end) == (
             (same.text, same.start, same.end) if answer.is_answer else ("", 0, 0)
         )
-        keys = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "n_best"]
+        keys = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "score", "n_best"]
         assert list(answer.to_dict()) == keys
         assert [list(span) for span in answer.to_dict()["n_best"]] == [keys[:4]] * 3
         json.dumps(answer.to_dict())
@@ -789,14 +822,11 @@ def test_a_reader_abstains_above_its_threshold(null_reader):
 
 @pytest.mark.slow
 def test_a_given_threshold_replaces_that_of_the_calibration(null_reader):
-    calibration = Calibration(1.0, 1, 1.0, {}, {}, [], 0.5)
-    model, processor, config = null_reader.model, null_reader.processor, null_reader.config
     for threshold, expected in (("own", 0.5), (0.25, 0.25), (1, 1), (None, None)):
-        reader = Reader(model, processor, config, calibration=calibration, no_answer_threshold=threshold)
-        assert reader.no_answer_threshold == expected
-    answers = Reader(model, processor, config, calibration=calibration, no_answer_threshold=0.0).predict(DATA)
+        assert calibrated(null_reader, 0.5, no_answer_threshold=threshold).no_answer_threshold == expected
+    answers = calibrated(null_reader, 0.5, no_answer_threshold=0.0).predict(DATA)
     assert not any(answer.is_answer for answer in answers)
-    answers = Reader(model, processor, config, calibration=calibration, no_answer_threshold=None).predict(DATA)
+    answers = calibrated(null_reader, 0.5, no_answer_threshold=None).predict(DATA)
     assert all(answer.is_answer for answer in answers)
 
 
@@ -815,10 +845,15 @@ def test_a_threshold_needs_a_null_head():
 def test_without_a_null_head_the_best_span_decides(reader):
     answer = reader.answer("Who built the mill?", DATA.passages[0])
     assert answer.no_answer_probability == pytest.approx(1 - answer.probability)
-    calibrated = Reader(
-        reader.model, reader.processor, reader.config, calibration=Calibration(1.0, 1, 1.0, {}, {}, [], 0.0)
-    )
-    assert calibrated.answer("Who built the mill?", DATA.passages[0]) == answer
+    always = Calibration(1.0, 1, 1.0, {}, {}, [], NoAnswerCalibration(0.0, questions=1))
+    same = Reader(reader.model, reader.processor, reader.config, calibration=always)
+    assert same.answer("Who built the mill?", DATA.passages[0]) == answer
+    start, end = logits_of(reader, "Who built the mill?", DATA.passages[0])
+    assert answer.score == pytest.approx(max(start[i] + end[j] for i, j in short_spans(len(start))), abs=1e-4)
+
+
+def short_spans(length):
+    return [(i, j) for i in range(length) for j in range(i, min(i + MAX_ANSWER, length))]
 
 
 @pytest.mark.slow
@@ -831,9 +866,10 @@ def test_the_scores_are_those_of_the_answers(null_reader):
         scores = found[number]
         assert (scores.starts[scores.first], scores.ends[scores.last]) == (answer.start, answer.end)
         start, end = scores.probabilities()
-        assert start[scores.first] * end[scores.last] == pytest.approx(answer.probability, rel=1e-4)
-        assert start[-1] * end[-1] == pytest.approx(answer.no_answer_probability, rel=1e-4)
         assert len(start) == len(scores.starts) + 1
+        share = (1 - start[-1]) * (1 - end[-1])
+        assert start[scores.first] * end[scores.last] == pytest.approx(share * answer.probability, rel=1e-4)
+        assert scores.score == pytest.approx(answer.score)
 
 
 # === Runs ===

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from test_bad_input import assert_error
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, squad_json, write_squad
 
 import fabir_tf
@@ -23,7 +24,7 @@ from fabir_tf.backends import backend, bfloat16
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.weights import load_weights
 from fabir_tf.pipelines.datasets.squad import read_squad
-from fabir_tf.pipelines.datasets.squad_metrics import score_v1
+from fabir_tf.pipelines.datasets.squad_metrics import score_v1, score_v2
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.word_vectors import load_vectors
 from fabir_tf.reading.calibration import calibrate
@@ -735,6 +736,39 @@ def test_the_score_of_an_abstaining_reader_is_that_of_squad_2(abstaining, comman
     assert scored["best_f1"] > scored["f1"] + 30
     best = abstaining.history["epochs"][abstaining.history["best_epoch"]]
     assert (scored["best_exact"], scored["best_f1"]) == pytest.approx((best["exact_match"], best["f1"]))
+    assert 0.8 < scored["no_answer_auroc"] <= 1
+
+
+@pytest.mark.slow
+def test_the_official_rules_on_the_three_files_give_the_same_figures(abstaining, commands, tmp_path):
+    names = {flag: tmp_path / f"{flag}.json" for flag in ("output_file", "spans_file", "na_prob_file", "report_file")}
+    files = [f"--{flag}={path}" for flag, path in names.items()]
+    flags = (f"--run_dir={abstaining.run_dir}", f"--dataset={abstaining.data['dataset']}", "--cache_dir=")
+    assert commands("evaluate", *flags, *files, "--no_answer_threshold=0.5").status == 0
+    said, spans, none, report = (json.loads(path.read_text()) for path in names.values())
+    assert all(spans.values()) and all(0 < value < 1 for value in none.values())
+    assert said == {key: "" if none[key] > 0.5 else text for key, text in spans.items()}
+    assert "" in said.values() and any(said.values())
+    data = read_squad(abstaining.data["dataset"])
+    for scored in (score_v2(data, said), {k: v for k, v in score_v2(data, spans, none).items() if k[:4] == "best"}):
+        assert scored == pytest.approx({name: report[name] for name in scored}, abs=1e-9)
+    # By the command, too.
+    files = (f"--predictions_file={names['spans_file']}", f"--no_answer_file={names['na_prob_file']}")
+    again = json.loads(commands("evaluate", *files, flags[1], flags[2]).stdout)
+    assert {again[name] - report[name] for name in ("best_exact", "best_f1", "best_f1_thresh")} == {0}
+
+
+def test_two_results_in_one_file_are_refused(commands, tmp_path):
+    flags = ("--model=fabir-base", "--dataset=sample", f"--spans_file={tmp_path}/x.json")
+    assert_error(
+        commands,
+        "evaluate",
+        " ".join([*flags, f"--output_file={tmp_path}/../{tmp_path.name}/x.json"]),
+        ["--spans_file", "--output_file"],
+    )
+    flags = ("--predictions_file=x.json", "--dataset=sample")
+    for flag in ("output_file", "spans_file", "na_prob_file"):
+        assert_error(commands, "evaluate", " ".join([*flags, f"--{flag}=y.json"]), [f"--{flag} belongs to --run_dir"])
 
 
 @pytest.mark.slow

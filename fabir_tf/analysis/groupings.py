@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.pipelines.text.tokenizer import tokenize
 
@@ -48,14 +49,14 @@ def question_type(question: str) -> str:
 
 
 def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
-    """The four groupings of the paper.
+    """The four groupings of the paper, and one by answer where some questions have none.
 
     Args:
         tokenized: the questions.
 
     Returns:
-        The groupings by answer length (of the first reference), question length, question type and passage length.
-        Lengths are in tokens.
+        The groupings by answer length (of the first reference), question length, question type and passage length;
+        lengths are in tokens. Data with unanswerable questions is also grouped by whether there is an answer.
 
     Reference: FABIR figures 3 to 6; thesis figure 17. The bounds are those of its authors' program.
     """
@@ -64,11 +65,17 @@ def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
     types = [QUESTION_TYPES.index(question_type(question.text)) for question in questions]
     passages = tokenized.passage_lengths[tokenized.question_passages]
     return [
+        *([_by_answer(tokenized.data)] if tokenized.data.has_unanswerable else []),
         _by_length("answer_length", "answer length, tokens", np.array(answers, np.int64), tuple(range(1, 11))),
         _by_length("question_length", "question length, tokens", tokenized.question_lengths, (7, 11, 15, 19)),
         Grouping("question_type", "question type", QUESTION_TYPES, np.array(types, np.int64)),
         _by_length("passage_length", "passage length, tokens", passages, (60, 100, 140, 180, 220, 260)),
     ]
+
+
+def _by_answer(data: SquadData) -> Grouping:
+    groups = np.array([0 if question.answers else 1 for question in data.questions], np.int64)
+    return Grouping("answerable", "whether there is an answer", ("answerable", "unanswerable"), groups)
 
 
 def _by_length(name: str, title: str, lengths: np.ndarray, longest: Sequence[int]) -> Grouping:

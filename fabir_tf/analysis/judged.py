@@ -20,17 +20,29 @@ class Judged:
         name: the predictions' name in tables and pictures.
         predictions: None for a question that the file lacks; it scores 0.
         exact_match, f1: float64 `(questions,)`, in percent.
+        first_match: the same as exact match, but with each question's first reference alone.
+        is_unanswerable: boolean `(questions,)`.
     """
 
     name: str
     predictions: tuple[Prediction | None, ...]
     exact_match: np.ndarray
     f1: np.ndarray
+    first_match: np.ndarray
+    is_unanswerable: np.ndarray
 
     @functools.cached_property
     def probabilities(self) -> np.ndarray | None:
         """Float64 `(questions,)`, 0 for a question that the file lacks; None if an answer has none."""
-        values = [found.probability if found else 0.0 for found in self.predictions]
+        return self._numbers("probability")
+
+    @functools.cached_property
+    def no_answer_probabilities(self) -> np.ndarray | None:
+        """Float64 `(questions,)`, 0 for a question that the file lacks; None if an answer has none."""
+        return self._numbers("no_answer_probability")
+
+    def _numbers(self, name: str) -> np.ndarray | None:
+        values = [getattr(found, name) if found else 0.0 for found in self.predictions]
         return None if None in values or not any(self.predictions) else np.array(values, np.float64)
 
 
@@ -49,9 +61,11 @@ def judge(name: str, data: SquadData, predictions: Mapping[str, Prediction]) -> 
     if not any(found):
         raise UserError(f"{name}: answers no question of {data.name}, expected predictions for its question ids")
     overlap = functools.partial(f1, empty_equals_empty=data.has_unanswerable)
-    scores = np.zeros((2, len(found)))
+    scores = np.zeros((3, len(found)))
     for index, (question, prediction) in enumerate(zip(data.questions, found, strict=True)):
         if prediction:
             truths = [answer.text for answer in question.answers] or [""]
-            scores[:, index] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
-    return Judged(name, found, *(100.0 * scores))
+            scores[:2, index] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
+            scores[2, index] = exact_match(prediction.text, truths[0])
+    is_unanswerable = np.array([not question.answers for question in data.questions])
+    return Judged(name, found, *(100.0 * scores), is_unanswerable)

@@ -106,6 +106,42 @@ def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:
     return _png(figure)
 
 
+def draw_roc(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> bytes:
+    """How many unanswerable questions are declined at the price of how many answerable ones.
+
+    Args:
+        curves: from `roc`, by the predictions' name; the areas stand in the legend.
+    """
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 100], [0, 100], color="grey", linestyle=":", label="by chance")
+    for name, (answerable, unanswerable) in curves.items():
+        area = -np.trapezoid(unanswerable, answerable)
+        axes.plot(100 * answerable, 100 * unanswerable, label=f"{name}: area {area:.3f}")
+    axes.set(xlabel="answerable questions declined, %", ylabel="unanswerable questions declined, %")
+    axes.set_aspect("equal")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
+    return _png(figure)
+
+
+def draw_risk_coverage(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> bytes:
+    """The share of wrong answers among the most probable ones.
+
+    Args:
+        curves: from `risk_coverage`, by the predictions' name.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, (coverage, risk) in curves.items():
+        axes.plot(100 * coverage, 100 * risk, label=name)
+    axes.set(xlabel="questions, the most probable answers first, %", ylabel="wrong among them, %", xlim=(0, 100))
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return _png(figure)
+
+
 def draw_boundaries(inspection: Inspection) -> bytes:
     """The probability of each passage token to be the first and the last token of the answer.
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fabir_tf.analysis import page
+from fabir_tf.analysis.certainty_table import COLUMNS as CERTAINTY_COLUMNS
+from fabir_tf.analysis.certainty_table import certainty_rows, risk_coverage, roc
 from fabir_tf.analysis.error_classes import COLUMNS as ERROR_COLUMNS
 from fabir_tf.analysis.error_classes import SHEET_COLUMNS, count_errors, sheet
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
@@ -23,8 +25,9 @@ from fabir_tf.reading.reader import Reader
 def write_analysis(
     folder: Path, tokenized: TokenizedDataset, judged: Sequence[Judged], most_errors: int = 50
 ) -> list[dict]:
-    """Writes the tables scores.csv and error_classes.csv, a sheet of wrong answers to judge by hand for each of the
-    predictions, report.html, and, where matplotlib is installed, the report's pictures as files of their own.
+    """Writes the tables scores.csv, error_classes.csv and, where predictions have probabilities, certainty.csv; a sheet
+    of wrong answers to judge by hand for each of the predictions; report.html; and, where matplotlib is installed, the
+    report's pictures as files of their own.
 
     Args:
         folder: made if it does not exist.
@@ -43,11 +46,7 @@ def write_analysis(
         own = _of(rows, way.name)
         parts += [page.heading(f"By {way.title}"), _picture(folder, f"by_{way.name}", "draw_scores", way.title, own)]
         parts.append(page.table(own))
-    bins = {
-        one.name: certainty_bins(one.probabilities, one.exact_match) for one in judged if one.probabilities is not None
-    }
-    if bins:
-        parts += [page.heading("Certainty"), _picture(folder, "certainty", "draw_certainty", bins)]
+    parts += _certainty(folder, judged)
     classes = count_errors(data, judged)
     write_text(folder / "error_classes.csv", csv_text(ERROR_COLUMNS, classes))
     lines = [
@@ -64,6 +63,38 @@ def write_analysis(
             parts += [page.heading(f"{one.name}: the wrong answers with the highest probability"), surest]
     write_text(folder / "report.html", page.page(f"Answers to {Path(data.name).name}", parts))
     return rows
+
+
+def _certainty(folder: Path, judged: Sequence[Judged]) -> list[str]:
+    """Writes certainty.csv and its pictures, and returns their part of the report."""
+    rows = list(certainty_rows(judged))
+    if not rows:
+        return []
+    write_text(folder / "certainty.csv", csv_text(CERTAINTY_COLUMNS, rows))
+    bins = {
+        one.name: certainty_bins(one.probabilities, one.exact_match) for one in judged if one.probabilities is not None
+    }
+    head = ("predictions", "mean probability", "EM", "calibration error", "with the first reference alone", "AUROC")
+    lines = [
+        (
+            row["predictions"],
+            f"{row['mean_probability']:.1f} %",
+            f"{row['exact_match']:.1f} %",
+            f"{row['calibration_error']:.1f} points",
+            f"{row['calibration_error_first_reference']:.1f} points",
+            "" if row["no_answer_auroc"] is None else f"{row['no_answer_auroc']:.3f}",
+        )
+        for row in rows
+    ]
+    parts = [page.heading("Certainty"), page.plain_table(head, lines)]
+    parts.append(_picture(folder, "certainty", "draw_certainty", bins))
+    for name, draw, curve in (
+        ("risk_coverage", "draw_risk_coverage", risk_coverage),
+        ("no_answer_roc", "draw_roc", roc),
+    ):
+        curves = {one.name: found for one in judged if (found := curve(one)) is not None}
+        parts += [_picture(folder, name, draw, curves)] if curves else []
+    return parts
 
 
 def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id: str) -> None:

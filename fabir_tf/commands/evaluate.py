@@ -2,9 +2,12 @@
 
     fabir-evaluate --run_dir=runs/base --dataset=dev-v1.1.json --output_file=predictions.json --report_file=report.json
     fabir-evaluate --predictions_file=predictions.json --dataset=dev-v1.1.json
+    fabir-evaluate --run_dir=runs/null --dataset=dev-v2.0.json --spans_file=spans.json --na_prob_file=na_prob.json
 
-A dataset with unanswerable questions is scored as SQuAD 2.0; best_f1 is what the best threshold of the no-answer
-probability would reach. For a reader without a null head that probability is 1 minus the one of its best span.
+A dataset with unanswerable questions is scored as SQuAD 2.0. The reader says "" where it abstains, which exact and f1
+count. best_f1 is what the best threshold of the no-answer probability would reach, by the official rules, from the best
+span of every question (--spans_file) and its no-answer probability (--na_prob_file). For a reader without a null head
+that probability is 1 minus the one of its best span.
 """
 
 if __name__ == "__main__":
@@ -14,6 +17,7 @@ if __name__ == "__main__":
     entry.run("evaluate")
 
 import json
+import os
 import time
 
 from absl import flags
@@ -24,7 +28,10 @@ from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad_metrics import missing_predictions, read_no_answer_probabilities
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable, write_text
-from fabir_tf.reading.evaluation import predictions_of, score, score_answers
+from fabir_tf.reading.evaluation import best_spans, no_answer_probabilities, predictions_of, score, score_answers
+
+# What a reader says, each in a file of its own.
+_OF_READER = ("output_file", "spans_file", "na_prob_file")
 
 
 def define_flags() -> None:
@@ -39,7 +46,11 @@ def define_flags() -> None:
         "no_answer_file", None, "With predictions_file, for SQuAD 2.0: JSON, question id to no-answer probability."
     )
     flags.DEFINE_string("dataset", None, "Data to score on: a file of questions, a TFDS name, sample or auto.")
-    flags.DEFINE_string("output_file", None, "File for the reader's predictions, in the official format.")
+    text = "File for the reader's predictions, in the official format; a question that it declines has an empty one."
+    flags.DEFINE_string("output_file", None, text)
+    text = "File for the best span of every question, also of those that the reader declines, in the official format."
+    flags.DEFINE_string("spans_file", None, text)
+    flags.DEFINE_string("na_prob_file", None, "File for the no-answer probabilities: JSON, question id to number.")
     flags.DEFINE_string("report_file", None, "File for the scores, as JSON.")
     cli.define_data_flags()
 
@@ -52,9 +63,14 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, dataset="the data to score on")
     if folder and values.no_answer_file:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
-    if values.predictions_file and values.output_file:
-        raise UserError("--output_file belongs to --run_dir or --model, found it with --predictions_file")
-    for flag in ("output_file", "report_file"):
+    for flag in _OF_READER:
+        if values.predictions_file and values[flag].value:
+            raise UserError(f"--{flag} belongs to --run_dir or --model, found it with --predictions_file")
+    outputs = {flag: values[flag].value for flag in (*_OF_READER, "report_file") if values[flag].value}
+    for flag, path in outputs.items():
+        same = next(name for name, other in outputs.items() if os.path.realpath(other) == os.path.realpath(path))
+        if same != flag:
+            raise UserError(f"--{flag}={path} is the file of --{same}, too: expected another one")
         _check_output(values, flag)
     report = _score_reader(values, folder) if folder else _score_file(values)
     text = json.dumps(report, indent=2)
@@ -67,10 +83,9 @@ def main(values: flags.FlagValues) -> None:
 def _check_output(values: flags.FlagValues, flag: str) -> None:
     """Checks that a result can be written, before the scoring, which may take minutes."""
     path = values[flag].value
-    if path:
-        names = ("dataset", "predictions_file", "no_answer_file")
-        cli.validate_other_file(flag, path, {name: values[name].value for name in names})
-        validate_writable(path)
+    names = ("dataset", "predictions_file", "no_answer_file")
+    cli.validate_other_file(flag, path, {name: values[name].value for name in names})
+    validate_writable(path)
 
 
 def _load(values: flags.FlagValues):
@@ -94,10 +109,15 @@ def _score_reader(values: flags.FlagValues, folder: str) -> dict:
     begin = time.monotonic()
     answers = predictions_of(reader, tokenized, cli.show_progress)
     seconds = time.monotonic() - begin
-    texts = {key: answer.text for key, answer in answers.items()}
-    if values.output_file:
-        write_text(values.output_file, json.dumps(texts, ensure_ascii=False) + "\n")
-    return score_answers(data, answers) | {"questions_per_second": round(len(texts) / seconds, 1)}
+    results: tuple[dict, ...] = (
+        {key: answer.text for key, answer in answers.items()},
+        best_spans(answers),
+        no_answer_probabilities(answers),
+    )
+    for flag, by_id in zip(_OF_READER, results, strict=True):
+        if values[flag].value:
+            write_text(values[flag].value, json.dumps(by_id, ensure_ascii=False) + "\n")
+    return score_answers(data, answers) | {"questions_per_second": round(len(answers) / seconds, 1)}
 
 
 def run() -> None:

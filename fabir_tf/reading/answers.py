@@ -13,6 +13,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.reading.no_answer import UNREAD_SCORE
 
 if TYPE_CHECKING:
     from fabir_tf.reading.calibration import Calibration
@@ -49,37 +50,43 @@ class Span:
 class Answer(Span):
     """The best span, or no answer.
 
-    A reader that abstains has the empty text; `probability` and `n_best` are then still those of the best spans.
+    A reader that abstains has the empty text, and `n_best` all the same.
 
     Attributes:
+        probability: that what is returned is right, "no answer" included. A reader that always answers gives that of
+            the span, assuming that there is an answer.
         no_answer_probability: that the passage holds no answer, from 0 to 1; for a reader without a null head, 1 minus
             the probability of the best span.
         is_answer: whether the reader answers.
         n_best: the best spans, as many as were asked for, with distinct offsets.
+        score: the logits of the best span, less those of "no answer": the higher, the more likely the passage answers
+            the question, also compared with other passages. Without a null head, the logits of the best span.
     """
 
     no_answer_probability: float = 0.0
     is_answer: bool = True
     n_best: tuple[Span, ...] = ()
+    score: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON values, the same in every command and server."""
         return super().to_dict() | {
             "no_answer_probability": self.no_answer_probability,
             "is_answer": self.is_answer,
+            "score": self.score,
             "n_best": [span.to_dict() for span in self.n_best],
         }
 
 
-NO_ANSWER = Answer("", 0, 0, 0.0, no_answer_probability=1.0, is_answer=False)
+NO_ANSWER = Answer("", 0, 0, 0.0, no_answer_probability=1.0, is_answer=False, score=UNREAD_SCORE)
 """The answer where question or passage cannot be read: one is blank, or the passage in a script without spaces."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuestionScores:
-    """A reader's scores of one question.
+    """A reader's scores of one question, before any calibration.
 
-    The softmax of these logits gives the reader's probabilities; null logits are part of the same softmax.
+    The softmax of start or end logits gives the probabilities of the tokens; null logits join it.
 
     Attributes:
         question: the question's number in the dataset.
@@ -87,6 +94,7 @@ class QuestionScores:
         null_logits: float32 `(2,)`, start and end logit of "no answer"; None for a reader without a null head.
         starts, ends: int32 `(passage,)`, the tokens' offsets in code points.
         first, last: the tokens of the best span.
+        score: `Answer.score`.
     """
 
     question: int
@@ -97,6 +105,7 @@ class QuestionScores:
     ends: np.ndarray
     first: int
     last: int
+    score: float
 
     def probabilities(self, scale: float | np.ndarray = 1.0) -> np.ndarray:
         """Start and end probabilities of the tokens, and of "no answer" in the last column if there are null logits.

@@ -4,16 +4,24 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData, data_without_unanswerable
-from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, score_v2
+from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json, shown
+from fabir_tf.reading.answers import start_end_probabilities
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
+from fabir_tf.reading.no_answer import (
+    UNREAD_SCORE,
+    JudgedSpans,
+    NoAnswerCalibration,
+    calibrate_no_answer,
+    log_losses,
+)
 
 if TYPE_CHECKING:
     from fabir_tf.reading.answers import QuestionAnswerer
@@ -27,6 +35,9 @@ FIGURES = ("mean_probability", "expected_calibration_error", "log_loss")
 COVERAGES = range(5, 101, 5)
 """In percent."""
 
+# The field of earlier versions, which chose a threshold alone.
+_EARLIER = "no_answer_threshold"
+
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
@@ -39,7 +50,8 @@ class Calibration:
         before, after: `FIGURES` at temperature 1 and at the chosen one; bins have equal width.
         risk_coverage: `coverage`, a fraction of the questions, the most certain ones, and `risk`, their fraction of
             wrong answers.
-        no_answer_threshold: the reader abstains above this no-answer probability; None if it always answers.
+        no_answer: when the reader abstains; None if it always answers. All other attributes are about questions that
+            have an answer, and about a reader that always answers.
     """
 
     temperature: float
@@ -48,7 +60,7 @@ class Calibration:
     before: dict[str, float]
     after: dict[str, float]
     risk_coverage: list[dict[str, float]]
-    no_answer_threshold: float | None = None
+    no_answer: NoAnswerCalibration | None = None
 
     def save(self, path: Path) -> None:
         """Writes a JSON file of the attributes."""
@@ -63,15 +75,14 @@ class Calibration:
         """
         content = read_json(path)
         names = {field.name for field in dataclasses.fields(cls)}
-        # Files of version 0.1 have no threshold.
-        if not isinstance(content, dict) or names - set(content) - {"no_answer_threshold"} or set(content) - names:
+        if not isinstance(content, dict) or names - set(content) - {"no_answer"} or set(content) - names - {_EARLIER}:
             raise UserError(f"{path}: found other fields, expected those of a calibration: {', '.join(sorted(names))}")
         temperature = content["temperature"]
         if not isinstance(temperature, float) or not 0 < temperature < float("inf"):
             raise UserError(f"{path}: found the temperature {shown(temperature)}, expected a number above 0")
-        threshold = content.get("no_answer_threshold")
-        if threshold is not None and (not isinstance(threshold, float) or not 0 <= threshold <= 1):
-            raise UserError(f"{path}: found the threshold {shown(threshold)}, expected a number from 0 to 1 or null")
+        content = _with_earlier_threshold(content, path)
+        if content["no_answer"] is not None:
+            content["no_answer"] = NoAnswerCalibration.from_json(content["no_answer"], str(path))
         for part in ("before", "after"):
             figures = content[part]
             if not isinstance(figures, dict) or not all(isinstance(figures.get(name), float) for name in FIGURES):
@@ -83,50 +94,77 @@ class Calibration:
     def summary(self) -> str:
         """The figures in one line."""
         error = "expected_calibration_error"
+        abstaining = f"; {self.no_answer.summary()}" if self.no_answer else ""
         return (
             f"{self.questions:,} held-out questions, {100 * self.exact_match:.1f} % answered exactly: temperature "
             f"{self.temperature:.2f}, expected calibration error {self.before[error]:.3f} before and "
-            f"{self.after[error]:.3f} after"
+            f"{self.after[error]:.3f} after{abstaining}"
         )
 
 
+def _with_earlier_threshold(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of today; earlier files had a threshold alone, or nothing, about questions without an answer."""
+    threshold = content.pop(_EARLIER, None)
+    if threshold is not None and (not isinstance(threshold, float) or not 0 <= threshold <= 1):
+        raise UserError(f"{path}: found the threshold {shown(threshold)}, expected a number from 0 to 1 or null")
+    if threshold is None:
+        return {"no_answer": None} | content
+    earlier = NoAnswerCalibration(threshold, temperature=content["temperature"])
+    return {"no_answer": dataclasses.asdict(earlier)} | content
+
+
 def calibrate(
-    answerer: "QuestionAnswerer", data: SquadData, progress: Callable[[int, int], None] | None = None
+    answerer: "QuestionAnswerer",
+    data: SquadData,
+    progress: Callable[[int, int], None] | None = None,
+    unanswerable_share: float | None = None,
 ) -> Calibration:
     """Finds the temperature at which an answer's probability best says how often such answers are right.
 
     An answer is right if it equals one of the references after the official normalization. Of `TEMPERATURES`, the one
     with the lowest log loss is chosen; it does not change which span is the best. If the reader has a null head and the
-    data has unanswerable questions, the threshold with the best official F1 is chosen, too. The answerer uses both once
-    they are its `calibration`.
+    data has unanswerable questions, `calibrate_no_answer` also chooses when the reader abstains. The answerer uses both
+    once they are its `calibration`.
 
     Args:
         answerer: a trained reader; the calibration that it has makes no difference.
-        data: questions that it was not trained on. The temperature is chosen on those with an answer.
+        data: questions that it was not trained on.
         progress: called with (examples done, examples in total) after each batch; a long passage is read in several.
+        unanswerable_share: the share of questions without an answer that the reader will be asked; None for that of
+            the data.
 
     Returns:
         The calibration.
 
     Raises:
-        UserError: no question has an answer.
+        UserError: no question has an answer, or the share is not between 0 and 1.
 
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 4.2 (temperature); El-Yaniv and
         Wiener 2010, On the Foundations of Noise-free Selective Classification (risk and coverage).
     """
     validate_answerable(data)
+    if unanswerable_share is not None and not 0 < unanswerable_share < 1:
+        raise UserError(f"unanswerable_share must lie between 0 and 1, found {unanswerable_share}")
     found = predict_at_temperatures(answerer, data, TEMPERATURES, progress)
-    answered = [number for number, question in enumerate(data.questions) if question.answers]
-    is_right = [
-        best_over_references(exact_match, found.texts[number], [reference.text for reference in question.answers])
-        for number, question in ((number, data.questions[number]) for number in answered)
-    ]
-    calibration = summarize(np.array(is_right), found.probabilities[:, answered])
-    if found.no_answer is None or len(answered) == len(data.questions):
+    is_answerable = np.array([bool(question.answers) for question in data.questions])
+    is_right, overlap = (_scores(metric, data, found.texts) for metric in (exact_match, f1))
+    calibration = summarize(is_right[is_answerable], found.probabilities[:, is_answerable])
+    if found.scores is None or is_answerable.all():
         return calibration
-    chosen = int(np.argmin(abs(TEMPERATURES - calibration.temperature)))
-    threshold = _best_threshold(data, found.texts, found.no_answer[chosen])
-    return dataclasses.replace(calibration, no_answer_threshold=threshold)
+    spans = JudgedSpans(found.scores, ~is_answerable, is_right, overlap, found.probabilities)
+    return dataclasses.replace(calibration, no_answer=calibrate_no_answer(spans, TEMPERATURES, unanswerable_share))
+
+
+def _scores(metric: Callable[[str, str], float], data: SquadData, texts: list[str]) -> np.ndarray:
+    """A metric of each answer, from 0 to 1; 0 where the question has none."""
+    return np.array(
+        [
+            best_over_references(metric, text, [reference.text for reference in question.answers] or [""])
+            if question.answers
+            else 0.0
+            for question, text in zip(data.questions, texts, strict=True)
+        ]
+    )
 
 
 def validate_answerable(data: SquadData) -> None:
@@ -145,13 +183,14 @@ class PredictedAtTemperatures:
 
     Attributes:
         texts: the best span of each question, "" where question or passage holds no token.
-        probabilities: float64 `(temperatures, questions)`, those of the spans; 0 where there is none.
-        no_answer: float64 `(temperatures, questions)`, the no-answer probabilities; None without a null head.
+        probabilities: float64 `(temperatures, questions)`, those of the spans, given that there is an answer; 0 where
+            there is none.
+        scores: float64 `(questions,)`, `Answer.score`; None without a null head.
     """
 
     texts: list[str]
     probabilities: np.ndarray
-    no_answer: np.ndarray | None
+    scores: np.ndarray | None
 
 
 def predict_at_temperatures(
@@ -170,30 +209,19 @@ def predict_at_temperatures(
     """
     texts = [""] * len(data.questions)
     probabilities = np.zeros((len(temperatures), len(texts)))
-    no_answer = np.ones_like(probabilities)
+    scores = np.full(len(texts), UNREAD_SCORE)
     has_null = False
-    own = answerer.calibration.temperature if answerer.calibration else 1.0
-    scales = (own / temperatures)[:, None, None]
-    for scores in answerer.scores(data, progress):
-        number = scores.question
+    scales = (1.0 / temperatures)[:, None, None]
+    for found in answerer.scores(data, progress):
+        number = found.question
         passage = data.passages[data.questions[number].passage]
-        start, end = int(scores.starts[scores.first]), int(scores.ends[scores.last])
+        start, end = int(found.starts[found.first]), int(found.ends[found.last])
         texts[number] = passage[start : max(start, end)]
-        both = scores.probabilities(scales)
-        probabilities[:, number] = both[:, 0, scores.first] * both[:, 1, scores.last]
-        if scores.null_logits is not None:
-            has_null = True
-            no_answer[:, number] = both[:, 0, -1] * both[:, 1, -1]
-    return PredictedAtTemperatures(texts, probabilities, no_answer if has_null else None)
-
-
-def _best_threshold(data: SquadData, texts: list[str], no_answer: np.ndarray) -> float:
-    """A threshold with the best F1, which the official script of SQuAD 2.0 finds."""
-    ids = [question.id for question in data.questions]
-    probabilities = dict(zip(ids, map(float, no_answer), strict=True))
-    best = score_v2(data, dict(zip(ids, texts, strict=True)), probabilities)["best_f1_thresh"]
-    # The official threshold is a question's own probability. Halfway to the next one, rounding changes no decision.
-    return float(best + no_answer[no_answer > best].min(initial=1.0)) / 2
+        both = start_end_probabilities(found.start_logits, found.end_logits, None, scales)
+        probabilities[:, number] = both[:, 0, found.first] * both[:, 1, found.last]
+        scores[number] = found.score
+        has_null = has_null or found.null_logits is not None
+    return PredictedAtTemperatures(texts, probabilities, scores if has_null else None)
 
 
 def summarize(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:
@@ -204,9 +232,9 @@ def summarize(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:
         probabilities: `(temperatures, questions)`, one row for each of `TEMPERATURES`.
 
     Returns:
-        The calibration, without a threshold.
+        The calibration of a reader that always answers.
     """
-    chosen = int(np.argmin([_log_loss(is_right, row) for row in probabilities]))
+    chosen = int(np.argmin([log_losses(is_right, row).mean() for row in probabilities]))
     most_certain = np.argsort(-probabilities[chosen], kind="stable")
     wrong = np.cumsum(1 - is_right[most_certain])
     counts = [-(-percent * len(is_right) // 100) for percent in COVERAGES]
@@ -220,9 +248,5 @@ def summarize(is_right: np.ndarray, probabilities: np.ndarray) -> Calibration:
 
 def _figures(is_right: np.ndarray, probability: np.ndarray) -> dict[str, float]:
     error = calibration_error(certainty_bins(probability, 100 * is_right)) / 100
-    return dict(zip(FIGURES, (float(probability.mean()), error, _log_loss(is_right, probability)), strict=True))
-
-
-def _log_loss(is_right: np.ndarray, probability: np.ndarray) -> float:
-    probability = np.clip(probability.astype(np.float64), 1e-7, 1 - 1e-7)
-    return float(-np.mean(np.where(is_right > 0, np.log(probability), np.log1p(-probability))))
+    figures = (float(probability.mean()), error, float(log_losses(is_right, probability).mean()))
+    return dict(zip(FIGURES, figures, strict=True))

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1, score_v2
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.answers import Answer, Dataset, Progress, QuestionAnswerer
+from fabir_tf.reading.certainty import auroc
 
 
 def evaluate(answerer: QuestionAnswerer, dataset: Dataset, progress: Progress | None = None) -> dict[str, float]:
@@ -41,15 +44,28 @@ def score_answers(data: SquadData, answers: Mapping[str, Answer]) -> dict[str, f
     Returns:
         Percentages, as `score` returns them. For data with unanswerable questions, `exact` and `f1` count "no answer"
         where the reader abstains, and `best_f1` is what the best threshold of the no-answer probability would reach.
+        `no_answer_auroc`, from 0 to 1, is how often an unanswerable question has a higher no-answer probability than an
+        answerable one.
     """
     texts = {key: answer.text for key, answer in answers.items()}
     if not data.has_unanswerable:
         return score(data, texts)
     # The official script applies its threshold to spans, so it gets the best span also where the reader abstains.
-    spans = {key: answer.n_best[0].text if answer.n_best else "" for key, answer in answers.items()}
-    probabilities = {key: answer.no_answer_probability for key, answer in answers.items()}
-    best = {name: value for name, value in score(data, spans, probabilities).items() if name.startswith("best_")}
-    return score(data, texts) | best
+    none = no_answer_probabilities(answers)
+    best = {name: value for name, value in score(data, best_spans(answers), none).items() if name.startswith("best_")}
+    is_unanswerable = np.array([not question.answers for question in data.questions])
+    levels = np.array([none[question.id] for question in data.questions])
+    return score(data, texts) | best | {"no_answer_auroc": auroc(levels, is_unanswerable)}
+
+
+def best_spans(answers: Mapping[str, Answer]) -> dict[str, str]:
+    """The text of each best span, also where the reader abstains; "" where a text cannot be read."""
+    return {key: answer.n_best[0].text if answer.n_best else "" for key, answer in answers.items()}
+
+
+def no_answer_probabilities(answers: Mapping[str, Answer]) -> dict[str, float]:
+    """Each no-answer probability, which the official script calls na_prob."""
+    return {key: answer.no_answer_probability for key, answer in answers.items()}
 
 
 def score(

@@ -24,6 +24,7 @@ from fabir_tf.pipelines.text.graph.readable import are_readable
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
 from fabir_tf.pipelines.text.graph.windows import GraphWindows, graph_merge, graph_windows, smallest_null
 from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.reading.no_answer import UNREAD_SCORE
 
 if TYPE_CHECKING:
     from fabir_tf.reading.reader import Reader
@@ -85,6 +86,11 @@ class GraphReader(tf.Module):
         # A reader that always answers has a threshold above every probability.
         threshold = 2.0 if reader.no_answer_threshold is None else reader.no_answer_threshold
         self.threshold = tf.Variable(threshold, trainable=False, dtype=tf.float32, name="no_answer_threshold")
+        self.no_answer = [
+            tf.Variable(value, trainable=False, dtype=tf.float32, name=name)
+            for name, value in zip(("no_answer_scale", "no_answer_bias"), reader.no_answer_scale_and_bias, strict=True)
+        ]
+        self._has_null, self._may_abstain = reader.config.null_head, reader.no_answer_threshold is not None
         # Weights and not layers, because a SavedModel would get a function for each layer.
         self.weights = [weight.value for weight in reader.model.weights]
         self._input_specs = reader.processor.input_specs
@@ -112,26 +118,37 @@ class GraphReader(tf.Module):
 
         Returns:
             `answer` (string, the passage's own bytes), `start` and `end` (int64, code points), `byte_start` and
-            `byte_end` (int64), `probability` and `no_answer_probability` (float32), and `is_answer` (boolean), each
-            `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each `(batch, n_best)`. Where the reader abstains, and
-            where question or passage cannot be read as in `Reader.answer`, the answer is empty. Where a passage has
-            fewer spans than n_best, the surplus is empty with probability 0.
+            `byte_end` (int64), `probability`, `no_answer_probability` and `score` (float32), and `is_answer` (boolean),
+            each `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each `(batch, n_best)`. Where the reader
+            abstains, and where question or passage cannot be read as in `Reader.answer`, the answer is empty. Where a
+            passage has fewer spans than n_best, the surplus is empty with probability 0.
         """
         asked = self._ask(question, passage)
-        first, last, probability, no_answer = self._decode(*self._logits(asked))
+        first, last, probability, score = self._decode(*self._logits(asked))
         first, last = tf.cast(first, tf.int64), tf.cast(last, tf.int64)
+        readable = asked.lengths > 0
+        score = tf.where(readable, score * self.temperature, UNREAD_SCORE)
+        no_answer, share = self._no_answer(probability[:, 0], score)
         is_span = tf.maximum(first, last) < asked.lengths[:, None]
         # The best span is returned even if its probability rounds to 0.
         is_span &= (probability > 0) | (tf.range(tf.shape(first)[1]) == 0)
         n_best = _spans(asked, is_span, asked.begins[:, None] + first, asked.begins[:, None] + last)
-        n_best["probability"] = tf.where(is_span, probability, 0.0)
-        best = {name: values[:, 0] for name, values in n_best.items()}
-        readable = asked.lengths > 0
+        n_best["probability"] = tf.where(is_span, probability * share, 0.0)
         no_answer = tf.where(readable, no_answer, 1.0)
         is_answer = readable & (no_answer <= self.threshold)
-        best = {name: _where(is_answer, values) if name != "probability" else values for name, values in best.items()}
-        best |= {"no_answer_probability": no_answer, "is_answer": is_answer}
+        best = {name: _where(is_answer, values[:, 0]) for name, values in n_best.items()}
+        # Where the reader abstains, that it is right to.
+        best["probability"] += tf.where(readable & ~is_answer, no_answer, 0.0)
+        best |= {"no_answer_probability": no_answer, "score": score, "is_answer": is_answer}
         return best | {f"n_best_{name}": values for name, values in n_best.items()}
+
+    def _no_answer(self, best: tf.Tensor, score: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | float]:
+        """See `Reader._no_answer`; the spans' share is `(batch, 1)`, or 1."""
+        if not self._has_null:
+            return 1.0 - best, 1.0
+        scale, bias = self.no_answer
+        none = tf.sigmoid(bias - scale * score)
+        return none, (1.0 - none)[:, None] if self._may_abstain else 1.0
 
     def token_ids(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model itself, for clients that tokenize themselves.

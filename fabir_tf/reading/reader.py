@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -39,6 +39,7 @@ from fabir_tf.reading.answers import (
     validate_n_best,
 )
 from fabir_tf.reading.calibration import Calibration
+from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, no_answer_probability
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 
@@ -70,8 +71,8 @@ class Reader:
         processor: the text processor that the model was trained with.
         config: the model's configuration.
         max_passage: longer passages are read in overlapping windows, in tokens.
-        calibration: the temperature of the probabilities, and the threshold of "no answer"; None leaves the
-            probabilities as the model gives them and always answers.
+        calibration: makes the probabilities those of held-out questions, and says when the reader abstains; None
+            leaves the probabilities as the model gives them and always answers.
         log: called with one sentence for the first passage in a script that the processor cannot read; None warns.
         no_answer_threshold: the reader abstains above this no-answer probability; None always answers, and "own" takes
             the calibration's.
@@ -205,6 +206,7 @@ class Reader:
             set_frozen_tables(model, processor.frozen_tables)
             load_weights(run.best, model)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
+        _tell_earlier_threshold(run, calibration, log or warnings.warn)
         reader = cls(model, processor, config, max_passage, calibration, log, no_answer_threshold)
         reader._logits.answer_at_once()
         reader._folder = _lasting_name(run)
@@ -217,15 +219,28 @@ class Reader:
 
     @property
     def temperature(self) -> float:
-        """What logits are divided by before they become probabilities."""
-        return self.calibration.temperature if self.calibration else 1.0
+        """What logits are divided by before they become probabilities of spans."""
+        if not self.calibration:
+            return 1.0
+        chosen = self._no_answer_calibration if self.no_answer_threshold is not None else None
+        return (chosen or self.calibration).temperature
 
     @property
     def no_answer_threshold(self) -> float | None:
         """The reader abstains above this no-answer probability; None if it always answers."""
         if not isinstance(self._threshold, str):
             return self._threshold
-        return self.calibration.no_answer_threshold if self.calibration and self.config.null_head else None
+        return self._no_answer_calibration.threshold if self._no_answer_calibration else None
+
+    @property
+    def no_answer_scale_and_bias(self) -> tuple[float, float]:
+        """Those of `no_answer_probability`."""
+        chosen = self._no_answer_calibration
+        return (chosen.scale, chosen.bias) if chosen else (1.0, 0.0)
+
+    @property
+    def _no_answer_calibration(self) -> NoAnswerCalibration | None:
+        return self.calibration.no_answer if self.calibration and self.config.null_head else None
 
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
         """Answers one question.
@@ -327,11 +342,15 @@ class Reader:
         tokenized = self._tokenized(dataset)
         decoder = self._decoder(n_best)
         answers = [NO_ANSWER] * len(tokenized.data.questions)
+        temperature = self.temperature
         for questions, logits in self._read(tokenized, progress):
-            firsts, lasts, probabilities, no_answer = (np.asarray(part) for part in decoder(*logits))
+            scaled = _divided(logits, temperature)
+            firsts, lasts, probabilities, scores = (np.asarray(part) for part in decoder(*scaled))
+            scores = _unscaled(scores, temperature)
+            none, share = self._no_answer(probabilities[:, 0], scores)
             for i, question in enumerate(questions):
-                spans = _spans(tokenized, question, firsts[i], lasts[i], probabilities[i])[:n_best]
-                answers[question] = self._answer(spans, float(no_answer[i]))
+                spans = _spans(tokenized, question, firsts[i], lasts[i], probabilities[i], share[i])[:n_best]
+                answers[question] = self._answer(spans, float(none[i]), float(scores[i]))
                 if watch:
                     watch(int(question), logits.start[i], logits.end[i], _row(logits.null, i))
         return answers
@@ -350,7 +369,7 @@ class Reader:
         decoder = self._decoder(1)
         texts = tokenized.texts
         for questions, logits in self._read(tokenized, progress):
-            firsts, lasts = (np.asarray(part) for part in decoder(*logits)[:2])
+            firsts, lasts, _, scores = (np.asarray(part) for part in decoder(*logits))
             for i, question in enumerate(questions):
                 passage = int(tokenized.question_passages[question])
                 part = slice(texts.splits[passage], texts.splits[passage + 1])
@@ -364,6 +383,7 @@ class Reader:
                     texts.ends[part],
                     int(firsts[i, 0]),
                     int(lasts[i, 0]),
+                    float(scores[i]),
                 )
 
     def in_graph(self, n_best: int = 5) -> "GraphReader":
@@ -380,12 +400,25 @@ class Reader:
 
         return GraphReader(self, validate_n_best(n_best))
 
-    def _answer(self, spans: list[Span], no_answer_probability: float) -> Answer:
+    def _no_answer(self, best: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """No-answer probabilities, and what all spans together have, `(questions,)` each.
+
+        Args:
+            best: probabilities of the best spans, given that there is an answer.
+            scores: `Answer.score` of each question.
+        """
+        if not self.config.null_head:
+            return 1.0 - best, np.ones_like(best)
+        none = no_answer_probability(scores, *self.no_answer_scale_and_bias)
+        # A reader that always answers assumes that there is an answer.
+        return none, np.ones_like(none) if self.no_answer_threshold is None else 1.0 - none
+
+    def _answer(self, spans: list[Span], none: float, score: float) -> Answer:
         best, threshold = spans[0], self.no_answer_threshold
-        others = (best.probability, no_answer_probability)
-        if threshold is not None and no_answer_probability > threshold:
-            return Answer("", 0, 0, *others, is_answer=False, n_best=tuple(spans))
-        return Answer(best.text, best.start, best.end, *others, n_best=tuple(spans))
+        rest: dict[str, Any] = {"no_answer_probability": none, "n_best": tuple(spans), "score": score}
+        if threshold is not None and none > threshold:
+            return Answer("", 0, 0, none, is_answer=False, **rest)
+        return Answer(best.text, best.start, best.end, best.probability, **rest)
 
     def _decoder(self, n_best: int) -> Callable:
         """A traced decoder that returns at least `n_best` spans; one for each power of two, so that there are few."""
@@ -432,7 +465,7 @@ class Reader:
         windows: dict[int, list[tuple[int, _Logits]]] = {}
         done = 0
         for batch, outputs in zip(batches, self._logits(features, batches), strict=True):
-            logits = _of_passages(outputs, features.logit_offsets[batch], examples.lengths[batch], self.temperature)
+            logits = _of_passages(outputs, features.logit_offsets[batch], examples.lengths[batch])
             whole = is_whole[batch]
             if whole.any():
                 yield examples.questions[batch[whole]], _select(logits, whole)
@@ -466,6 +499,14 @@ class Reader:
         if is_other and self._log:
             log, self._log = self._log, None
             log(READS_ENGLISH)
+
+
+def _tell_earlier_threshold(run: RunDirectory, calibration: Calibration | None, log: Callable[[str], object]) -> None:
+    if calibration and calibration.no_answer and not calibration.no_answer.questions:
+        log(
+            f"{run.calibration}: an earlier version chose the no-answer threshold for another probability, so the "
+            "reader abstains at other questions than before: calibrate it again"
+        )
 
 
 def _warn(line: str) -> None:
@@ -550,17 +591,24 @@ def _select(logits: _Logits, rows: np.ndarray) -> _Logits:
     return _Logits(logits.start[rows], logits.end[rows], None if logits.null is None else logits.null[rows])
 
 
-def _of_passages(
-    outputs: dict[str, np.ndarray], offsets: np.ndarray, lengths: np.ndarray, temperature: float
-) -> _Logits:
+def _divided(logits: _Logits, temperature: float) -> _Logits:
+    null = None if logits.null is None else logits.null / temperature
+    return _Logits(logits.start / temperature, logits.end / temperature, null)
+
+
+def _unscaled(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """Scores of the model's own logits, from those of divided ones."""
+    return np.where(scores > UNREAD_SCORE, scores * temperature, scores)
+
+
+def _of_passages(outputs: dict[str, np.ndarray], offsets: np.ndarray, lengths: np.ndarray) -> _Logits:
     """The logits of the passages' tokens, which some models have in the middle of a longer sequence."""
     parts = [outputs[name] for name in (START, END)]
     if offsets.any():
         columns = np.minimum(offsets[:, None] + np.arange(lengths.max()), parts[0].shape[1] - 1)
         is_token = np.arange(lengths.max()) < lengths[:, None]
         parts = [np.where(is_token, np.take_along_axis(part, columns, axis=1), np.float32(-1e9)) for part in parts]
-    null = outputs[NULL] / temperature if NULL in outputs else None
-    return _Logits(parts[0] / temperature, parts[1] / temperature, null)
+    return _Logits(parts[0], parts[1], outputs.get(NULL))
 
 
 def _merge(parts: list[tuple[int, _Logits]], length: int) -> _Logits:
@@ -570,7 +618,7 @@ def _merge(parts: list[tuple[int, _Logits]], length: int) -> _Logits:
     return _Logits(start, end, None if nulls[0] is None else smallest_null(np.array(nulls))[None])
 
 
-def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities) -> list[Span]:
+def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities, share: float) -> list[Span]:
     passage = int(tokenized.question_passages[question])
     text, begin = tokenized.data.passages[passage], tokenized.texts.splits[passage]
     length = tokenized.passage_lengths[passage]
@@ -581,5 +629,5 @@ def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilit
         start = int(tokenized.texts.starts[begin + first])
         # A decoder that chooses start and end independently may find an end before the start.
         end = max(start, int(tokenized.texts.ends[begin + last]))
-        spans.append(Span(text[start:end], start, end, float(probability)))
+        spans.append(Span(text[start:end], start, end, float(probability * share)))
     return spans

@@ -29,16 +29,17 @@ def teach(
     found: dict[int, np.ndarray] = {}
     offsets: dict[int, np.ndarray] = {}
     for teacher in teachers:
+        temperature = teacher.calibration.temperature if teacher.calibration else 1.0
         for scores in teacher.scores(data, progress):
             number = scores.question
             if not np.array_equal(offsets.setdefault(number, scores.starts), scores.starts):
                 question = data.questions[number].id
                 raise UserError(f"question {question!r}: the teachers cut its passage into different tokens")
-            found[number] = found.get(number, 0.0) + _distributions(scores) / len(teachers)
+            found[number] = found.get(number, 0.0) + _distributions(scores, temperature) / len(teachers)
     return TeacherDistributions.collect((data.questions[number].id, found[number]) for number in sorted(found))
 
 
-def _distributions(scores: QuestionScores) -> np.ndarray:
+def _distributions(scores: QuestionScores, temperature: float) -> np.ndarray:
     """Probabilities of the tokens, and of "no answer" in the last column, float `(2, passage + 1)`."""
-    both = scores.probabilities()
+    both = scores.probabilities(1 / temperature)
     return both if scores.null_logits is not None else np.pad(both, ((0, 0), (0, 1)))

@@ -78,13 +78,15 @@ def distilled_targets(targets, soft_labels):
 class StartEndLoss(keras.losses.Loss):
     """Cross-entropy of start and end with their targets, the sum of both, averaged over the examples of a batch.
 
-    The softmax runs over the tokens of the passage and, if the reader has null logits, over "no answer". With group ids
-    it runs over the tokens (and null logits) of all examples with the same id: several passages about one question are
-    then compared with each other. The targets of a group are those of its examples that have an answer; if none has
-    one, each null logit is an equal part of the target.
+    The softmax runs over the tokens of the passage and, if the reader has null logits, over "no answer". With a shared
+    norm, each example that has an answer has a second loss, in which the softmax runs over the tokens of all examples
+    of its group: the passages about one question are then compared with each other.
+
+        loss = (sum of all examples' own losses + shared_norm * sum of the second losses) / examples
 
     Args:
         smoothing, amount, deviation: of `smoothed_targets`.
+        shared_norm: weight of the second loss; it needs group ids.
 
     Call arguments:
         y_true: a dictionary of
@@ -93,7 +95,7 @@ class StartEndLoss(keras.losses.Loss):
             - `length`: int tensor `(batch,)`, tokens of the passage; 0 marks an example that only fills the batch up;
             - `soft_labels`, optional: float tensor `(batch, 2, 2 * kept + 1)`, those of `distilled_targets` for start
               and end;
-            - `group_ids`, optional: int tensor `(batch,)`, from 0 to the number of groups in the batch, less 1.
+            - `group_ids`, optional: int tensor `(batch,)`, the same for all examples about one question.
         y_pred: a dictionary of `start_logits` and `end_logits`, float tensors `(batch, width)`, and optionally
             `null_logits`, `(batch, 2)`.
 
@@ -104,14 +106,22 @@ class StartEndLoss(keras.losses.Loss):
         >>> loss = StartEndLoss(smoothing="none")
         >>> loss({"start": [1], "end": [1], "offset": [0], "length": [3]}, model_outputs)
 
-    Reference: FABIR eq. 18; thesis eq. 5.23. Groups: Clark and Gardner 2018, arXiv 1710.10723, section 3.3.
+    Reference: FABIR eq. 18; thesis eq. 5.23. Shared norm: Clark and Gardner 2018, arXiv 1710.10723, section 3.3.
     """
 
-    def __init__(self, smoothing: str = "gaussian", amount: float = 0.1, deviation: float = 1.0, **kwargs):
+    def __init__(
+        self,
+        smoothing: str = "gaussian",
+        amount: float = 0.1,
+        deviation: float = 1.0,
+        shared_norm: float = 0.0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.smoothing = smoothing
         self.amount = amount
         self.deviation = deviation
+        self.shared_norm = shared_norm
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         # Keras' own would match each output with a target of the same name.
@@ -132,7 +142,7 @@ class StartEndLoss(keras.losses.Loss):
 
     def _losses(self, y_true, y_pred, number, position, logits, real):
         """The loss of start or end, one number for each example."""
-        logits = ops.cast(ops.convert_to_tensor(y_pred[logits]), "float32")
+        logits = tokens = ops.cast(ops.convert_to_tensor(y_pred[logits]), "float32")
         has_null = NULL in y_pred
         smoothing = (self.smoothing, self.amount, self.deviation)
         positions, offsets, lengths = (y_true[name] for name in (position, "offset", "length"))
@@ -148,32 +158,23 @@ class StartEndLoss(keras.losses.Loss):
         # A reader that always answers cannot learn the teacher's "no answer".
         targets = targets if has_null else targets[:, : ops.shape(logits)[1]]
         targets *= real[:, None]
-        if "group_ids" in y_true:
-            is_answered = real * ops.cast(positions >= 0, "float32")
-            return _grouped_losses(targets, logits, y_true["group_ids"], real, is_answered)
         # Not `categorical_crossentropy`: TensorFlow's gradient is wrong where the targets do not sum to 1.
-        return -ops.sum(targets * ops.log_softmax(logits, axis=1), axis=1)
+        losses = -ops.sum(targets * ops.log_softmax(logits, axis=1), axis=1)
+        if not self.shared_norm:
+            return losses
+        targets = targets[:, : ops.shape(tokens)[1]] * ops.cast(positions >= 0, "float32")[:, None]
+        return losses + self.shared_norm * _shared_losses(targets, tokens, y_true["group_ids"], real)
 
     def get_config(self):
         config = {"smoothing": self.smoothing, "amount": self.amount, "deviation": self.deviation}
+        config |= {"shared_norm": self.shared_norm}
         return super().get_config() | config
 
 
-def _grouped_losses(targets, logits, group_ids, real, is_answered):
-    """Cross-entropy under one softmax over all examples of a group; the losses of a group's examples add up to it."""
-    groups = ops.shape(group_ids)[0]
-    group_ids = ops.cast(group_ids, "int32")
-
-    def of_group(values, reduce):
-        return ops.take(reduce(values, group_ids, num_segments=groups), group_ids, axis=0)
-
+def _shared_losses(targets, logits, group_ids, real):
+    """Cross-entropy of each example under one softmax over the tokens of all examples of its group."""
     # Examples that fill the batch up may have the id of a real group.
-    logits = ops.where(real[:, None] > 0, logits, _MASKED)
-    highest = ops.maximum(of_group(ops.max(logits, axis=1), ops.segment_max), _MASKED)
-    total = of_group(ops.sum(ops.exp(logits - highest[:, None]), axis=1), ops.segment_sum)
-    log_probabilities = logits - (highest + ops.log(total))[:, None]
-    # Beside an answer, the examples without one have no target.
-    targets *= ops.where(of_group(is_answered, ops.segment_sum) > 0, is_answered, 1.0)[:, None]
-    # Several examples of a group may have a target: each is an equal part of the group's.
-    mass = ops.maximum(of_group(ops.sum(targets, axis=1), ops.segment_sum), 1e-12)
-    return -ops.sum(targets / mass[:, None] * log_probabilities, axis=1)
+    sizes = ops.where(real > 0, ops.logsumexp(logits, axis=1), _MASKED)
+    is_same = group_ids[:, None] == group_ids[None]
+    of_group = ops.logsumexp(ops.where(is_same, sizes[None], _MASKED), axis=1)
+    return -ops.sum(targets * (logits - of_group[:, None]), axis=1)

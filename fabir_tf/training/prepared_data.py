@@ -36,6 +36,7 @@ from fabir_tf.pipelines.features.alignment import measure_coverage
 from fabir_tf.pipelines.features.examples import TrainingExamples, in_windows, training_examples
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions, mean_soft_labels
+from fabir_tf.pipelines.features.wrong_passages import with_wrong_passages
 from fabir_tf.pipelines.files import atomic_write, named_files, validate_writable, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.pipelines.text.processor import TextProcessor
@@ -56,16 +57,19 @@ DATA_SETTINGS = (
     "max_question",
     "max_word",
     "limit_evaluation",
+    "wrong_passages",
     "random_vectors",
     "min_word_count",
     "min_character_count",
     "teacher",
 )
 # Those that data prepared by earlier versions lacks.
-_ADDED_SETTINGS = ("max_word", "limit_evaluation", "random_vectors")
+_ADDED_SETTINGS = ("max_word", "limit_evaluation", "wrong_passages", "random_vectors")
 # Model settings that do, of those that the model has.
 MODEL_SETTINGS = ("word_dim", "max_word_characters", "max_answer", "null_head")
 FORMAT = 2
+# Seed of the wrong passages, which belong to the data and not to a run.
+_SEED = 0
 _AGAIN = "prepare the data again with fabir-prepare"
 
 
@@ -79,6 +83,7 @@ class PreparedData:
         spans: int64 `(examples, 2)`, first and last token of each answer; -1 where there is none.
         soft_labels: float32 `(examples, 2, 2 * kept + 1)`, those of the teachers (`mean_soft_labels`); without a
             teacher `(examples, 2, 0)`.
+        groups: int64 `(examples,)`, the same number for a question's own and its wrong passages.
         evaluation: the data that is scored after each epoch.
         coverage: what became of every question.
         summary: the same in a few lines; empty for data that was prepared earlier.
@@ -89,6 +94,7 @@ class PreparedData:
     features: Features
     spans: np.ndarray
     soft_labels: np.ndarray
+    groups: np.ndarray
     evaluation: TokenizedDataset
     coverage: dict
     summary: str
@@ -118,6 +124,11 @@ def prepare_data(
     Raises:
         UserError: data and settings do not fit.
     """
+    if training.wrong_passages and not (model_config.null_head or training.shared_norm):
+        raise UserError(
+            f"--wrong_passages={training.wrong_passages} is of no effect without --null_head or --shared_norm: a "
+            "reader that always answers learns nothing from a wrong passage alone"
+        )
     train_data, eval_data = _load_data(training, options, log)
     check_offsets(train_data)
     if not model_config.null_head:
@@ -131,7 +142,10 @@ def prepare_data(
         processor = processor.fit([tokenized, evaluation])
     limits = (training.max_passage, training.max_question, model_config.max_answer)
     examples, ledger = training_examples(tokenized, *limits, model_config.null_head, training.max_word)
+    chosen = (training.wrong_passages, training.max_passage, _SEED)
+    tokenized, examples, groups = with_wrong_passages(tokenized, examples, *chosen)
     examples = _within_budget(examples, tokenized, processor, training)
+    wrong = len(groups) - len(np.unique(groups))
     eval_ledger = measure_coverage(
         eval_data, evaluation.passage_tokens(), model_config.max_answer, model_config.null_head
     )
@@ -140,9 +154,10 @@ def prepare_data(
         processor.features(tokenized, examples.examples),
         examples.spans,
         _soft_labels(training.teacher, tokenized, examples),
+        groups,
         evaluation,
         {"train": ledger.to_json(), "eval": eval_ledger.to_json()},
-        f"{ledger.summary()}\n{eval_ledger.summary()}",
+        "\n".join([ledger.summary(), *([f"{wrong:,} wrong passages"] if wrong else []), eval_ledger.summary()]),
         {"train": _fingerprint(train_data), "eval": _fingerprint(eval_data)},
     )
 
@@ -160,7 +175,7 @@ def save_data(data: PreparedData, folder: Path, model_config: ReaderConfig, trai
     """
     data.processor.save(folder / "processor")
     write_text(folder / "coverage.json", json.dumps(data.coverage, indent=1))
-    arrays = data.features.to_arrays() | {"spans": data.spans, "soft_labels": data.soft_labels}
+    arrays = data.features.to_arrays() | {"spans": data.spans, "soft_labels": data.soft_labels, "groups": data.groups}
     for name, array in arrays.items():
         with atomic_write(folder / "train" / f"{name}.npy") as file:
             np.save(file, array)
@@ -221,6 +236,8 @@ def load_data(folder: Path) -> PreparedData:
     arrays = {path.stem: _open_array(path) for path in sorted((folder / "train").glob("*.npy"))}
     try:
         features, spans, soft_labels = Features.from_arrays(arrays), arrays["spans"], arrays["soft_labels"]
+        # Data prepared by earlier versions has no wrong passages.
+        groups = arrays.get("groups", np.arange(len(spans)))
     except KeyError as error:
         raise UserError(f"{folder / 'train'}: found no array {error}, expected those of fabir-prepare") from None
     data = _read_texts(folder / "eval" / "texts.json")
@@ -234,6 +251,7 @@ def load_data(folder: Path) -> PreparedData:
         features,
         spans,
         soft_labels,
+        groups,
         TokenizedDataset(data, texts),
         read_json(folder / "coverage.json"),
         "",

@@ -102,7 +102,7 @@ def train(
 
 
 def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
-    sampler = bucket_sampler(prepared.data.features, prepared.training)
+    sampler = bucket_sampler(prepared.data.features, prepared.training, prepared.data.groups)
     steps = sampler.batches_per_epoch
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.processor, steps)
     if prepared.training.start_from and not prepared.resuming:
@@ -138,7 +138,8 @@ def compiled_model(
     optimizer = make_optimizer(_learning_rate(config, training, steps_per_epoch), training)
     if training.dtype_policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    loss = StartEndLoss(training.smoothing, training.label_smoothing, training.smoothing_deviation)
+    smoothing = (training.smoothing, training.label_smoothing, training.smoothing_deviation)
+    loss = StartEndLoss(*smoothing, training.shared_norm)
     trainer = DeduplicatedModel(model)
     trainer.compile(optimizer, loss, jit_compile=backend.compiles_with_xla(training.jit_compile))
     return trainer
@@ -161,7 +162,11 @@ def _total_steps(training: TrainingConfig, steps_per_epoch: int) -> int:
 
 
 def make_targets(
-    features: Features, spans: np.ndarray, soft_labels: np.ndarray | None = None, weight: float = 0.5
+    features: Features,
+    spans: np.ndarray,
+    soft_labels: np.ndarray | None = None,
+    weight: float = 0.5,
+    groups: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """The targets of `StartEndLoss`.
 
@@ -170,6 +175,7 @@ def make_targets(
         spans: int `(examples, 2)`, first and last token of each answer; -1 where there is none.
         soft_labels: float32 `(examples, 2, 2 * kept + 1)`, from `mean_soft_labels`; None or empty without a teacher.
         weight: of the teachers' distributions in the targets.
+        groups: int `(examples,)`, the group ids of a shared norm; None without one.
 
     Returns:
         Arrays `(examples, ...)` by name.
@@ -182,6 +188,8 @@ def make_targets(
         "offset": offsets.astype(np.int32),
         "length": features.passage_lengths.astype(np.int32),
     }
+    if groups is not None:
+        targets["group_ids"] = groups.astype(np.int32)
     if soft_labels is None or not soft_labels.shape[-1]:
         return targets
     indices, probabilities, null = split_soft_labels(soft_labels)
@@ -189,25 +197,39 @@ def make_targets(
     return targets | {"soft_labels": np.concatenate(parts, axis=-1).astype(np.float32)}
 
 
-def bucket_sampler(features: Features, training: TrainingConfig) -> LengthBucketSampler:
+def bucket_sampler(
+    features: Features, training: TrainingConfig, groups: np.ndarray | None = None
+) -> LengthBucketSampler:
     """The sampler of a training's batches.
 
     Args:
         features: the examples to train on.
         training: seed, batch size and batching.
+        groups: int `(examples,)`, the same number for examples that stay in one batch; None for none.
     """
     passage, question = (features.segments.get(text) for text in ("passage", "question"))
-    # Training reads one window of each passage for all of its questions unless windows are cut around the answers.
-    # Where a window begins therefore identifies what several examples share.
-    shared = passage.starts if training.batching == "passages" and passage else None
-    return LengthBucketSampler(
-        features.passage_lengths,
-        training.batch_size,
-        training.length_buckets,
-        training.seed,
-        shared,
-        question.lengths if question else None,
-    )
+    lengths, together = features.passage_lengths, None
+    first, of_group = np.arange(len(features)), np.arange(len(features))
+    if groups is not None:
+        _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
+    if training.batching == "passages" and passage:
+        # Training reads one window of each passage for all of its questions unless windows are cut around the answers.
+        # Where a window begins therefore identifies what several examples share. The first of a group is its own.
+        together = passage.starts[first][of_group]
+    elif len(first) < len(of_group):
+        together = of_group
+    if together is not None and len(first) < len(of_group):
+        lengths = _longest_of(together, lengths)
+    sizes = (training.batch_size, training.length_buckets, training.seed)
+    return LengthBucketSampler(lengths, *sizes, together, question.lengths if question else None)
+
+
+def _longest_of(groups: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The largest length in the group of each example."""
+    _, of_group = np.unique(groups, return_inverse=True)
+    longest = np.zeros(of_group.max() + 1, lengths.dtype)
+    np.maximum.at(longest, of_group, lengths)
+    return longest[of_group]
 
 
 class _Session:
@@ -224,7 +246,9 @@ class _Session:
         self.run = prepared.run
         self.training = prepared.training
         self.features = data.features
-        self.targets = make_targets(data.features, data.spans, data.soft_labels, self.training.distillation_weight)
+        taught = (data.soft_labels, self.training.distillation_weight)
+        groups = data.groups if self.training.shared_norm else None
+        self.targets = make_targets(data.features, data.spans, *taught, groups)
         self.evaluation = data.evaluation
         self.true_spans = true_spans(data.evaluation, prepared.model_config.null_head)
         self.resuming = prepared.resuming

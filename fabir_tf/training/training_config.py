@@ -64,6 +64,13 @@ class TrainingConfig(Config):
         False,
         "Score only questions within max_passage and max_question, which makes the scores incomparable with others",
     )
+    wrong_passages: float = setting(
+        0.0,
+        "Passages that do not answer a question to read beside its own; 0.5 gives one to every second question. A "
+        "reader with a null head learns to decline them",
+        low=0.0,
+        high=20.0,
+    )
     random_vectors: bool = setting(
         False, "Give each word of the data that has no vector a random one of its own, which is not trained"
     )
@@ -111,6 +118,12 @@ class TrainingConfig(Config):
         0.1, "Probability moved from the true start or end to other tokens", low=0.0, high=0.99
     )
     smoothing_deviation: float = setting(1.0, "Standard deviation of the Gaussian smoothing, in tokens", low=1e-3)
+    shared_norm: float = setting(
+        0.0,
+        "Weight of a second loss with one softmax over a question's own and wrong passages, which makes the scores of "
+        "different passages comparable (Clark and Gardner 2018); needs wrong_passages",
+        low=0.0,
+    )
     teacher: str = setting(
         "",
         "File of a teacher's start and end distributions (fabir-teach), to learn from in addition to the true answers; "
@@ -137,6 +150,10 @@ class TrainingConfig(Config):
                 f"linear_decay_epochs must be at most epochs={self.epochs}, found {self.linear_decay_epochs}"
             )
         self._validate_optimizer()
+        if self.shared_norm and not self.wrong_passages:
+            raise ConfigError(f"shared_norm needs wrong_passages, found shared_norm={self.shared_norm} without any")
+        if self.wrong_passages and self.passage_window is not None:
+            raise ConfigError("wrong_passages needs whole passages, which passage_window cuts: expected one of them")
         if self.random_vectors and self.vectors == "none":
             raise ConfigError("random_vectors is of no effect with vectors='none', whose words are all trained")
         if self.passage_window is not None and self.teacher:

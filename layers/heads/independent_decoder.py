@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.masking import MASKED_LOGIT
-from fabir_tf.layers.heads.null_probability import probabilities
+from fabir_tf.layers.heads.span_scores import answer_score, span_probabilities
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -21,18 +21,16 @@ class IndependentDecoder(keras.layers.Layer):
     Call arguments:
         start_logits: float tensor `(batch, passage)`.
         end_logits: float tensor `(batch, passage)`.
-        null_logits: float tensor `(batch, 2)` or None: start and end logit of "no answer", which join the softmax over
-            the tokens.
 
     Returns:
-        First token, last token (int32) and probability (float32), each `(batch, n_best)`, and the no-answer
-        probability, float32 `(batch,)`; all as in `SpanDecoder`.
+        First token, last token (int32) and probability (float32), each `(batch, n_best)`, and the score, float32
+        `(batch,)`; all as in `SpanDecoder`, which decodes where there are null logits.
 
     Raises:
         ValueError: `n_best` is less than 1.
 
     Example:
-        >>> first, last, probability, no_answer = IndependentDecoder()(start_logits, end_logits)
+        >>> first, last, probability, score = IndependentDecoder()(start_logits, end_logits)
 
     Reference: Amorosa, Espis, Orlandi and Pinardi 2021, section 3; its variant 4 is constrained as in `SpanDecoder`.
     """
@@ -44,15 +42,18 @@ class IndependentDecoder(keras.layers.Layer):
             raise ValueError(f"n_best must be at least 1. Received: n_best={n_best}")
         self.n_best = n_best
 
-    def call(self, start_logits, end_logits, null_logits=None):
+    def call(self, start_logits, end_logits):
         # The n best pairs consist of the n best starts and the n best ends.
         starts, firsts = self._best(start_logits)
         ends, lasts = self._best(end_logits)
         batch = ops.shape(starts)[0]
-        score, pair = ops.top_k(ops.reshape(starts[:, :, None] + ends[:, None], (batch, self.n_best**2)), self.n_best)
+        log_probability, pair = ops.top_k(
+            ops.reshape(starts[:, :, None] + ends[:, None], (batch, self.n_best**2)), self.n_best
+        )
         first = ops.take_along_axis(firsts, pair // self.n_best, axis=1)
         last = ops.take_along_axis(lasts, pair % self.n_best, axis=1)
-        return first, last, *probabilities(score, start_logits, end_logits, null_logits)
+        score = answer_score(first[:, 0], last[:, 0], start_logits, end_logits)
+        return first, last, span_probabilities(log_probability, start_logits), score
 
     def _best(self, logits):
         """Log probabilities and indices; entries beyond a short passage have its last index and probability 0."""
@@ -62,11 +63,11 @@ class IndependentDecoder(keras.layers.Layer):
         best, indices = ops.top_k(scores, self.n_best)
         return best, ops.minimum(ops.cast(indices, "int32"), length - 1)
 
-    def compute_output_shape(self, start_logits_shape, end_logits_shape, null_logits_shape=None):
+    def compute_output_shape(self, start_logits_shape, end_logits_shape):
         shape = (start_logits_shape[0], self.n_best)
         return shape, shape, shape, shape[:1]
 
-    def compute_output_spec(self, start_logits, end_logits, null_logits=None):
+    def compute_output_spec(self, start_logits, end_logits):
         shapes = self.compute_output_shape(start_logits.shape, end_logits.shape)
         dtypes = ("int32", "int32", "float32", "float32")
         return tuple(keras.KerasTensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.masking import MASKED_LOGIT
-from fabir_tf.layers.heads.null_probability import probabilities
+from fabir_tf.layers.heads.span_scores import answer_score, span_probabilities
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -18,29 +18,30 @@ class SpanDecoder(keras.layers.Layer):
     Args:
         max_answer: longest answer in tokens; None for no limit, which needs memory for passage x passage spans.
         n_best: spans returned per question, the best first.
+        null_pairs: whether the likeliest pair of a start and an end counts as "no answer" if only one of the two is.
 
     Call arguments:
         start_logits: float tensor `(batch, passage)`.
         end_logits: float tensor `(batch, passage)`.
-        null_logits: float tensor `(batch, 2)` or None: start and end logit of "no answer", which join the softmax over
-            the tokens.
+        null_logits: float tensor `(batch, 2)` or None: start and end logit of "no answer".
 
     Returns:
-        First token, last token (int32) and probability (float32) of each span, each `(batch, n_best)`. No-answer
-        probability, float32 `(batch,)`: p_start(null) * p_end(null), or, without null logits, 1 minus the best span's
-        probability. If a passage has fewer than n_best spans, the others have probability 0. If it has no real token,
-        all spans have probability 0 and the no-answer probability is 1.
+        First token, last token (int32) and probability (float32) of each span, each `(batch, n_best)`; the
+        probabilities are those of the softmax over the tokens, given that there is an answer. Score, float32
+        `(batch,)`: the start and end logits of the best span, less those of "no answer" (see `answer_score`), so that
+        `sigmoid(-score)` is the no-answer probability before calibration. If a passage has fewer than n_best spans,
+        the others have probability 0. If it has no real token, all spans have probability 0 and the score is -1e9.
 
     Raises:
         ValueError: `max_answer` or `n_best` is less than 1.
 
     Example:
-        >>> first, last, probability, no_answer = SpanDecoder(max_answer=15)(start_logits, end_logits)
+        >>> first, last, probability, score = SpanDecoder(max_answer=15)(start_logits, end_logits)
 
-    Reference: FABIR eq. 19; thesis eq. 5.22; for null logits Cheung, eq. 12 and 13.
+    Reference: FABIR eq. 19; thesis eq. 5.22; for null logits Cheung, eq. 8, 12 and 13.
     """
 
-    def __init__(self, max_answer: int | None = 15, n_best: int = 1, **kwargs):
+    def __init__(self, max_answer: int | None = 15, n_best: int = 1, null_pairs: bool = False, **kwargs):
         # Float32 under every policy: half precision would lose the digits that order the spans.
         super().__init__(**kwargs | {"dtype": "float32", "autocast": False})
         if (max_answer is not None and max_answer < 1) or n_best < 1:
@@ -49,19 +50,21 @@ class SpanDecoder(keras.layers.Layer):
             )
         self.max_answer = max_answer
         self.n_best = n_best
+        self.null_pairs = null_pairs
 
     def call(self, start_logits, end_logits, null_logits=None):
         start = ops.log_softmax(ops.cast(start_logits, "float32"), axis=-1)
         end = ops.log_softmax(ops.cast(end_logits, "float32"), axis=-1)
         length = ops.shape(start)[1]
         if self.max_answer is None:
-            score, first, last = self._best(_all_spans(start, end), length)
+            log_probability, first, last = self._best(_all_spans(start, end), length)
         else:
-            score, first, further = self._best(_short_spans(start, end, self.max_answer), self.max_answer)
+            log_probability, first, further = self._best(_short_spans(start, end, self.max_answer), self.max_answer)
             last = first + further
         # A short passage has fewer spans than n_best.
         first, last = (ops.minimum(token, length - 1) for token in (first, last))
-        return first, last, *probabilities(score, start_logits, end_logits, null_logits)
+        best = (first[:, 0], last[:, 0], start_logits, end_logits, null_logits, self.null_pairs)
+        return first, last, span_probabilities(log_probability, start_logits), answer_score(*best)
 
     def _best(self, spans, width):
         """The n best entries of `(batch, passage, width)`: their values, rows and columns."""
@@ -69,9 +72,9 @@ class SpanDecoder(keras.layers.Layer):
         spans = ops.reshape(spans, (batch, length * width))
         # A passage of one token may have fewer entries than n_best.
         spans = ops.pad(spans, ((0, 0), (0, self.n_best)), constant_values=4 * MASKED_LOGIT)
-        score, index = ops.top_k(spans, self.n_best)
+        values, index = ops.top_k(spans, self.n_best)
         index = ops.cast(index, "int32")
-        return score, index // width, index % width
+        return values, index // width, index % width
 
     def compute_output_shape(self, start_logits_shape, end_logits_shape, null_logits_shape=None):
         shape = (start_logits_shape[0], self.n_best)
@@ -83,7 +86,8 @@ class SpanDecoder(keras.layers.Layer):
         return tuple(keras.KerasTensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
 
     def get_config(self):
-        return super().get_config() | {"max_answer": self.max_answer, "n_best": self.n_best}
+        config = {"max_answer": self.max_answer, "n_best": self.n_best, "null_pairs": self.null_pairs}
+        return super().get_config() | config
 
 
 def _short_spans(start, end, max_answer: int):

@@ -14,6 +14,7 @@ from fabir_tf.pipelines.json_files import quoted, shown
 
 # Of fabir-predict, and of Hugging Face's metric.
 TEXT_KEYS = ("answer", "prediction_text")
+_PROBABILITIES = ("probability", "no_answer_probability")
 _EXPECTED = 'an object that gives each question id a text ("" for no answer)'
 
 
@@ -25,11 +26,13 @@ class Prediction:
         text: the answer; "" predicts that there is none.
         start: its offset in the passage, in code points; None if the file gives none.
         probability: the reader's probability of it, from 0 to 1; None if the file gives none.
+        no_answer_probability: that there is no answer, from 0 to 1; None if the file gives none.
     """
 
     text: str
     start: int | None = None
     probability: float | None = None
+    no_answer_probability: float | None = None
 
 
 def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
@@ -37,8 +40,8 @@ def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
 
     Args:
         path: a JSON object from question ids to texts, which is the official format; or rows, in JSON lines, a JSON
-            list, CSV or Parquet, with `id`, `answer` (or `prediction_text`) and optionally `start` and `probability`.
-            Rows with `error` instead of an answer count as missing.
+            list, CSV or Parquet, with `id`, `answer` (or `prediction_text`) and optionally `start`, `probability`
+            and `no_answer_probability`. Rows with `error` instead of an answer count as missing.
 
     Returns:
         The predictions by question id, in the file's order.
@@ -46,7 +49,7 @@ def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
     Raises:
         UserError: the file cannot be read, has neither form, or answers a question twice.
     """
-    source, name = read_rows(path, _is_answer_row, ("start", "probability")), str(path)
+    source, name = read_rows(path, _is_answer_row, ("start", *_PROBABILITIES)), str(path)
     if not isinstance(source, Document):
         return _from_rows(source, name)
     if isinstance(source.content, list) and any(isinstance(entry, dict) for entry in source.content):
@@ -99,7 +102,7 @@ def _prediction(reader: FieldReader, row: Row) -> Prediction:
     value = reader.field(row.fields, key, row.place, "a text")
     if not isinstance(value, str):
         raise reader.wrong(reader.join(row.place, key), value, "a text")
-    return Prediction(value, _start(reader, row), _probability(reader, row))
+    return Prediction(value, _start(reader, row), *(_probability(reader, row, name) for name in _PROBABILITIES))
 
 
 def _start(reader: FieldReader, row: Row) -> int | None:
@@ -109,8 +112,8 @@ def _start(reader: FieldReader, row: Row) -> int | None:
     raise reader.wrong(reader.join(row.place, "start"), start, "an offset in the passage")
 
 
-def _probability(reader: FieldReader, row: Row) -> float | None:
-    value = row.fields.get("probability")
+def _probability(reader: FieldReader, row: Row, name: str) -> float | None:
+    value = row.fields.get(name)
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1):
         return value
-    raise reader.wrong(reader.join(row.place, "probability"), value, "a number from 0 to 1")
+    raise reader.wrong(reader.join(row.place, name), value, "a number from 0 to 1")

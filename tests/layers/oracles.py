@@ -259,27 +259,22 @@ def linear_selector(passage, weights):
     return logits[..., 0], logits[..., 1]
 
 
-def spans_in_order(start_logits, end_logits, allowed, null=None, digits=9):
-    """Every allowed pair (i, j) with its probability, the most probable first; and the no-answer probability.
+def spans_in_order(start_logits, end_logits, allowed, digits=9):
+    """Every allowed pair (i, j) with its probability, the most probable first.
 
-    `null` holds the start and end logit of "no answer", which join the softmaxes. Log probabilities that agree to
-    `digits` digits are ties; a tie goes to the earlier i, then to the earlier j.
+    Log probabilities that agree to `digits` digits are ties; a tie goes to the earlier i, then to the earlier j.
     """
-    start, end = (
-        log_softmax(np.append(np.asarray(logits, "float64"), [] if null is None else null[side]))
-        for side, logits in enumerate((start_logits, end_logits))
-    )
+    start, end = (log_softmax(np.asarray(logits, "float64")) for logits in (start_logits, end_logits))
     pairs = [
         (i, j, start[i] + end[j]) for i in range(len(start_logits)) for j in range(len(end_logits)) if allowed(i, j)
     ]
     pairs.sort(key=lambda pair: (-round(pair[2], digits), pair[0], pair[1]))
-    pairs = [(i, j, np.exp(score)) for i, j, score in pairs]
-    return pairs, 1.0 - pairs[0][2] if null is None else np.exp(start[-1] + end[-1])
+    return [(i, j, np.exp(score)) for i, j, score in pairs]
 
 
 def best_spans(start_logits, end_logits, max_answer, digits=9):
     """Every span i <= j < i + max_answer of one passage with its probability; see `spans_in_order`."""
-    return spans_in_order(start_logits, end_logits, lambda i, j: i <= j < i + max_answer, digits=digits)[0]
+    return spans_in_order(start_logits, end_logits, lambda i, j: i <= j < i + max_answer, digits)
 
 
 def fabir(inputs, weights, config):

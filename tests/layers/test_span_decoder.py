@@ -19,7 +19,7 @@ def decode_all(start, end, max_answer=15, n_best=1, null=None, **config):
 
 
 def decode(*arguments, **config):
-    """The spans without the no-answer probability."""
+    """The spans without the score."""
     return decode_all(*arguments, **config)[:3]
 
 
@@ -51,7 +51,7 @@ def test_conformance(policy, with_null, max_answer):
         logits[2] = PADDING
     if with_null:
         inputs["null_logits"] = random_logits(3, 2, seed=3)
-    config = {"max_answer": max_answer, "n_best": 5}
+    config = {"max_answer": max_answer, "n_best": 5, "null_pairs": True}
     with dtype_policy(policy):
         layer_testing.run_layer_test(
             SpanDecoder, config, inputs, policy=None, output_dtypes=["int32", "int32", "float32", "float32"]
@@ -185,59 +185,62 @@ def test_mixed_precision_decodes_in_float32(policy):
         np.testing.assert_array_equal(spans[1], wanted[1])
 
 
+# === No answer ===
+
+
+def score_by_search(start, end, max_answer, null, null_pairs):
+    """The best allowed pair of logits, less the best pair that stands for "no answer"."""
+    start, end, null = (values.astype("float64") for values in (start, end, null))
+    best = max(start[i] + end[j] for i in range(len(start)) for j in range(i, min(i + max_answer, len(end))))
+    pairs = [null[0] + null[1]]
+    if null_pairs:
+        pairs += [logit + null[1] for logit in start] + [null[0] + logit for logit in end]
+    return best - max(pairs)
+
+
+@pytest.mark.parametrize("null_pairs", [False, True])
 @pytest.mark.parametrize("shift", [0.0, 5.0, -30.0])
 @pytest.mark.parametrize(("length", "max_answer", "n_best"), [(1, 15, 1), (2, 15, 5), (11, 4, 7), (31, 15, 20)])
-def test_null_logits_join_the_softmax(length, max_answer, n_best, shift):
+def test_the_score_is_the_distance_to_no_answer(length, max_answer, n_best, shift, null_pairs):
     start, end, null = (random_logits(17, size, seed=size + k) for k, size in enumerate((length, length, 2)))
     null += shift
-    first, last, probability, no_answer = decode_all(start, end, max_answer, n_best, null)
-    assert no_answer.shape == (17,)
+    *spans, score = decode_all(start, end, max_answer, n_best, null, null_pairs=null_pairs)
     for row in range(17):
-        spans, expected = oracles.spans_in_order(
-            start[row], end[row], lambda i, j: i <= j < i + max_answer, null[row].astype("float64")
-        )
-        spans = spans[:n_best]
-        assert [(i, j) for i, j, _ in spans] == list(zip(first[row], last[row], strict=True))[: len(spans)]
-        np.testing.assert_allclose(probability[row, : len(spans)], [p for _, _, p in spans], rtol=1e-4)
-        assert (probability[row, len(spans) :] == 0.0).all()
-        np.testing.assert_allclose(no_answer[row], expected, rtol=1e-4)
+        wanted = score_by_search(start[row], end[row], max_answer, null[row], null_pairs)
+        np.testing.assert_allclose(score[row], wanted, rtol=1e-5, atol=1e-5)
+    for found, wanted in zip(spans, decode(start, end, max_answer, n_best), strict=True):
+        np.testing.assert_array_equal(found, wanted, err_msg="null logits changed the spans")
 
 
-def test_null_logits_leave_the_order_of_the_spans():
-    """Even if the null is so probable that float32 cannot distinguish the spans' log probabilities."""
-    start, end = random_logits(31, 17, seed=1, scale=1e-3), random_logits(31, 17, seed=2, scale=1e-3)
-    wanted = decode_all(start, end, 4, 5)
-    found = decode_all(start, end, 4, 5, np.full((31, 2), 1e6))
-    np.testing.assert_array_equal(found[0], wanted[0])
-    np.testing.assert_array_equal(found[1], wanted[1])
-    np.testing.assert_array_equal(found[3], 1.0)
+def test_a_pair_with_one_null_may_be_the_likeliest():
+    """Start and null end are 5 + 3, the only span 5 - 9, both nulls -9 + 3."""
+    start, end, null = np.array([[5.0]]), np.array([[-9.0]]), np.array([[-9.0, 3.0]])
+    assert decode_all(start, end, null=null)[3] == pytest.approx(5 - 9 - (-9 + 3))
+    assert decode_all(start, end, null=null, null_pairs=True)[3] == pytest.approx(5 - 9 - (5 + 3))
 
 
-def test_very_low_null_logits_change_no_probability():
+def test_without_null_logits_the_score_is_that_of_the_span():
     start, end = random_logits(13, 9, seed=1), random_logits(13, 9, seed=2)
-    found = decode_all(start, end, 4, 5, np.full((13, 2), PADDING))
-    np.testing.assert_allclose(found[2], decode(start, end, 4, 5)[2], rtol=1e-5)
-    np.testing.assert_array_equal(found[3], 0.0)
-
-
-def test_without_null_logits_the_best_span_decides():
-    _, _, probability, no_answer = decode_all(random_logits(13, 9, seed=1), random_logits(13, 9, seed=2), 4, 5)
-    np.testing.assert_allclose(no_answer, 1.0 - probability[:, 0], rtol=1e-6)
+    first, last, _, score = decode_all(start, end, 4, 5)
+    rows = np.arange(13)
+    np.testing.assert_allclose(score, start[rows, first[:, 0]] + end[rows, last[:, 0]], rtol=1e-5)
 
 
 @pytest.mark.parametrize("null", [None, np.full((2, 2), -50.0), np.full((2, 2), PADDING)])
-def test_a_row_without_a_real_token_has_no_answer(null):
+@pytest.mark.parametrize("null_pairs", [False, True])
+def test_a_row_without_a_real_token_has_the_lowest_score(null, null_pairs):
     start, end = random_logits(2, 7, seed=1), random_logits(2, 7, seed=2)
     start[1], end[1] = PADDING, PADDING
-    _, _, probability, no_answer = decode_all(start, end, 4, 3, null)
-    assert no_answer[0] < 1.0
-    assert (no_answer[1], *probability[1]) == (1.0, 0.0, 0.0, 0.0)
+    _, _, probability, score = decode_all(start, end, 4, 3, null, null_pairs=null_pairs)
+    assert score[0] > -1e8
+    assert (score[1], *probability[1]) == (PADDING, 0.0, 0.0, 0.0)
 
 
-def test_padding_changes_nothing_beside_null_logits():
+@pytest.mark.parametrize("null_pairs", [False, True])
+def test_padding_changes_nothing_beside_null_logits(null_pairs):
     start, end, null = random_logits(17, 5, seed=1), random_logits(17, 5, seed=2), random_logits(17, 2, seed=3)
     padding = np.full((17, 40), PADDING)
-    alone = decode_all(start, end, 3, 4, null)
-    padded = decode_all(np.hstack([start, padding]), np.hstack([end, padding]), 3, 4, null)
+    alone = decode_all(start, end, 3, 4, null, null_pairs=null_pairs)
+    padded = decode_all(np.hstack([start, padding]), np.hstack([end, padding]), 3, 4, null, null_pairs=null_pairs)
     for found, wanted in zip(padded, alone, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
