@@ -9,8 +9,9 @@ tokenizing. PyTorch for CUDA installs triton, which conflicts with TensorFlow in
 
 The package contains a model of 22 M parameters with its tokenizer (Apache 2.0); --model_dir takes the folder of any
 BERT-like model. The output folder gets teacher.npz for `fabir-train --teacher`, predictions.json for the evaluation
-data, and a checkpoint, from which the same command continues an interrupted run. Questions without an answer are left
-out of fine-tuning, and the soft labels give "no answer" the probability 0.
+data, and a checkpoint, from which the same command continues an interrupted run. With --null_head it also learns from
+questions without an answer, whose start and end are [CLS], and the soft labels have its "no answer"; without it such
+questions are left out, and "no answer" has the probability 0.
 """
 
 import importlib.util
@@ -24,10 +25,12 @@ import torch
 from absl import flags
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
+from fabir_tf.backends.bfloat16 import BFLOAT16, is_emulated
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.examples import training_examples
+from fabir_tf.pipelines.features.features import NO_ANSWER
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
 from fabir_tf.pipelines.files import atomic_write, write_text
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, tokenize_dataset
@@ -44,10 +47,13 @@ flags.DEFINE_integer("epochs", 2, "Epochs of fine-tuning.", lower_bound=1)
 flags.DEFINE_integer("batch_size", 32, "Questions per batch.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 1e-4, "Highest learning rate; it rises for a tenth of the steps, then falls to 0.")
 flags.DEFINE_float("dropout", 0.0, "Dropout rate; slow on a CPU.", lower_bound=0, upper_bound=1)
+flags.DEFINE_bool("null_head", False, "Learn from questions without an answer, too.")
 flags.DEFINE_integer("seed", 1, "Seed of the order of the questions, the last layer's initial weights, and dropout.")
 flags.DEFINE_integer("threads", 0, "Number of threads; 0 for all cores.")
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+# In software, bfloat16 takes longer than float32.
+HALF = DEVICE.type == "cuda" or not is_emulated(BFLOAT16)
 
 # Most word pieces that the model reads, including [CLS] and both [SEP].
 LONGEST = 512
@@ -149,7 +155,7 @@ class Teacher:
         # A seed for each step, so that a resumed run repeats the same dropout.
         torch.manual_seed(flags.FLAGS.seed * 1_000_000 + self.step)
         starts, ends = (torch.tensor(part).to(DEVICE, non_blocking=True) for part in (firsts, lasts))
-        with torch.autocast(DEVICE.type, torch.bfloat16):
+        with torch.autocast(DEVICE.type, torch.bfloat16, HALF):
             loss = self.model(**inputs, start_positions=starts, end_positions=ends).loss
         self._optimizer.zero_grad()
         loss.backward()
@@ -169,7 +175,10 @@ class Teacher:
 
     @torch.inference_mode()
     def read(self, texts: Texts) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yields each question's number and its start and end probabilities; truncated passages are left out."""
+        """Yields each question's number and its start and end probabilities; truncated passages are left out.
+
+        Those of "no answer" come last.
+        """
         self.model.eval()
         numbers = np.arange(len(texts.data.data.questions))
         numbers = numbers[np.argsort(texts.lengths(numbers), kind="stable")]
@@ -177,7 +186,7 @@ class Teacher:
         for first in range(0, len(numbers), READING_BATCH):
             batch = numbers[first : first + READING_BATCH]
             inputs, tokens = texts.batch(batch)
-            with torch.autocast(DEVICE.type, torch.bfloat16):
+            with torch.autocast(DEVICE.type, torch.bfloat16, HALF):
                 found = self.model(**inputs)
             starts, ends = (part.float().cpu().numpy() for part in (found.start_logits, found.end_logits))
             for row, number in enumerate(batch):
@@ -189,10 +198,13 @@ class Teacher:
 
 
 def _of_tokens(logits: np.ndarray, tokens: np.ndarray, length: int) -> np.ndarray:
-    """The probability of each passage token: the sum over its pieces."""
+    """The probability of each passage token, the sum over its pieces; and last that of "no answer", which is [CLS]."""
     inside = np.flatnonzero(tokens >= 0)
-    weights = np.exp(logits[inside] - logits[inside].max())
-    return np.bincount(tokens[inside], weights, minlength=length) / weights.sum()
+    logits = logits.astype(np.float64)
+    weights = np.exp(logits - logits[inside].max())
+    none = weights[0] if flags.FLAGS.null_head else 0.0
+    found = np.append(np.bincount(tokens[inside], weights[inside], minlength=length), none)
+    return found / found.sum()
 
 
 def main(values: flags.FlagValues) -> None:
@@ -213,7 +225,7 @@ def main(values: flags.FlagValues) -> None:
     train = texts_of(values.dataset, "train", "--dataset")
     held = texts_of(values.eval_dataset, "dev", "--eval_dataset")
     taught = texts_of(values.teach_dataset, "train", "--teach_dataset") if values.teach_dataset else train
-    found, ledger = training_examples(train.data, MAX_PASSAGE, MAX_QUESTION, LONGEST_ANSWER)
+    found, ledger = training_examples(train.data, MAX_PASSAGE, MAX_QUESTION, LONGEST_ANSWER, values.null_head)
     print(ledger.summary(), flush=True)
     numbers = found.examples.questions
     spans = dict(zip(numbers.tolist(), found.spans, strict=True))
@@ -223,8 +235,7 @@ def main(values: flags.FlagValues) -> None:
     _score(teacher, held, folder)
     questions = taught.data.data.questions
     read = sorted(teacher.read(taught), key=lambda part: part[0])
-    # The last column is "no answer", which this model does not predict.
-    distributions = ((questions[number].id, np.pad(np.stack(both), ((0, 0), (0, 1)))) for number, *both in read)
+    distributions = ((questions[number].id, np.stack(both)) for number, *both in read)
     TeacherDistributions.collect(distributions).save(folder / "teacher.npz")
     print(f"{folder / 'teacher.npz'}: {len(read):,} of {len(questions):,} questions", flush=True)
 
@@ -254,6 +265,8 @@ def _learn(teacher: Teacher, texts: Texts, spans: dict, batches: list[np.ndarray
         firsts, lasts = [], []
         for row, number in enumerate(batch):
             first, last = (np.flatnonzero(tokens[row] == token) for token in spans[int(number)])
+            if spans[int(number)][0] == NO_ANSWER:
+                first = last = np.zeros(1, np.int64)
             # The first piece of the first token and the last piece of the last; -100 is ignored by the loss.
             firsts.append(int(first[0]) if len(first) else -100)
             lasts.append(int(last[-1]) if len(last) else -100)
@@ -266,17 +279,20 @@ def _learn(teacher: Teacher, texts: Texts, spans: dict, batches: list[np.ndarray
 
 def _score(teacher: Teacher, texts: Texts, folder: Path) -> None:
     """Scores the likeliest spans on the evaluation data; a question with a truncated passage counts 0."""
-    data, predictions = texts.data.data, {}
+    data, predictions, none = texts.data.data, {}, {}
     for number, start, end in teacher.read(texts):
-        every = start[:, None] * end[None]
+        every = start[:-1, None] * end[None, :-1]
         pairs = np.triu(every) - np.triu(every, LONGEST_ANSWER)
         first, last = np.unravel_index(pairs.argmax(), pairs.shape)
         passage = data.questions[number].passage
         tokens = texts.data.texts.tokens_of(passage)
         predictions[data.questions[number].id] = data.passages[passage][tokens.starts[first] : tokens.ends[last]]
+        # From the difference of the logits of "no answer" and of the span.
+        odds = start[-1] * end[-1] / max(every[first, last], np.finfo(np.float64).tiny)
+        none[data.questions[number].id] = odds / (1 + odds)
     write_text(folder / "predictions.json", json.dumps(predictions, ensure_ascii=False) + "\n")
-    found = score(data, predictions)
-    print(f"{data.name}: EM {found['exact_match']:.2f}  F1 {found['f1']:.2f}", flush=True)
+    found = score(data, predictions, none if flags.FLAGS.null_head else None)
+    print(f"{data.name}: {json.dumps({name: round(value, 2) for name, value in found.items()})}", flush=True)
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ They have FABIR's flags where these mean something, and these:
 | `fabir-prepare` | `--output`, and those of `fabir-train` except `--resume` and `--prepared` |
 | `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
 | `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
-| `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--report_file` |
+| `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--spans_file`, `--na_prob_file`, `--report_file` |
 | `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--output_file`, `--n_best` |
-| `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset` |
+| `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
-| `fabir-pack` | `--run_dir`, `--average_with`, `--output`, `--words`, `--calibration_dataset` |
+| `fabir-pack` | `--run_dir`, `--average_with`, `--output`, `--words`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
 | evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir`, `--no_answer_threshold` |

@@ -241,6 +241,28 @@ def define_reading_flags() -> None:
     flags.DEFINE_integer("max_answer", None, text, lower_bound=1)
 
 
+def define_unanswerable_share() -> None:
+    """Defines --unanswerable_share of the commands that calibrate."""
+    text = "Share of questions without an answer to calibrate for; by default that of --calibration_dataset."
+    flags.DEFINE_float("unanswerable_share", None, text)
+
+
+def validate_unanswerable_share(values: flags.FlagValues) -> float | None:
+    """The value of --unanswerable_share.
+
+    Raises:
+        UserError: it is not between 0 and 1, or nothing is calibrated.
+    """
+    share = values.unanswerable_share
+    if share is None:
+        return None
+    if not 0 < share < 1:
+        raise UserError(f"--unanswerable_share={share}: expected a number between 0 and 1, such as 0.3")
+    if values.calibration_dataset in (None, "none"):
+        raise UserError(f"--unanswerable_share={share} needs --calibration_dataset, the questions to calibrate on")
+    return share
+
+
 def no_answer_threshold(values: flags.FlagValues) -> float | str | None:
     """The threshold of --no_answer_threshold, as `Reader.load` takes it.
 

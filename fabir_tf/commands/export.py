@@ -37,6 +37,7 @@ def define_flags() -> None:
         "the reader's own probabilities. By default the articles that the run held out of its training file; a reader "
         "that is already calibrated needs none.",
     )
+    cli.define_unanswerable_share()
     cli.define_data_flags()
 
 
@@ -44,6 +45,7 @@ def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
     run_dir = cli.needed_reader_folder(values)
     cli.validate_given(values, export_dir="the folder of the exports")
+    share = cli.validate_unanswerable_share(values)
     from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
     from fabir_tf.reading.calibration import calibrate
     from fabir_tf.reading.reader import Reader
@@ -58,7 +60,7 @@ def main(values: flags.FlagValues) -> None:
     reader = Reader.from_run(run, config, values.max_passage, values.precision, cli.to_stderr, threshold)
     validate_writable(folder)
     if data:
-        reader.calibration = calibrate(reader, data, cli.show_progress)
+        reader.calibration = calibrate(reader, data, cli.show_progress, share)
     if reader.calibration:
         cli.to_stderr(reader.calibration.summary())
     export_reader(reader, folder.parent, int(folder.name), values.n_best)

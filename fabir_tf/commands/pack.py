@@ -37,17 +37,20 @@ def define_flags() -> None:
         "Held-out questions to calibrate the probabilities on: a file of questions, a TFDS name, or sample. By "
         "default the calibration of --run_dir is kept; an average of several readers has none.",
     )
+    cli.define_unanswerable_share()
     cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Packs the reader."""
     cli.validate_given(values, run_dir="the folder of a trained run", output="the folder to write")
+    share = cli.validate_unanswerable_share(values)
     from fabir_tf.reading.packing import pack
 
     name, options = values.calibration_dataset, cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     held_out = load_dataset(name, "dev", flag="--calibration_dataset", **options) if name else None
-    folder = pack(values.run_dir, values.output, values.words, values.average_with, held_out, cli.show_progress)
+    chosen = (values.words, values.average_with, held_out, cli.show_progress, share)
+    folder = pack(values.run_dir, values.output, *chosen)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     with named_errors("standard output"):
         print(f"{folder}: {size / 1e6:.1f} MB")

@@ -31,6 +31,7 @@ def pack(
     average_with: Sequence[str | os.PathLike] = (),
     held_out: SquadData | None = None,
     progress: Callable[[int, int], None] | None = None,
+    unanswerable_share: float | None = None,
 ) -> Path:
     """Writes the parts of a run that `fabir_tf.Reader.load` needs, in a small form.
 
@@ -46,7 +47,7 @@ def pack(
             one may be named several times to get more weight.
         held_out: questions that no run was trained on, which the packed reader is calibrated on; None keeps the run's
             calibration, and none for a mean.
-        progress: as for `calibrate`.
+        progress, unanswerable_share: as for `calibrate`.
 
     Returns:
         The folder.
@@ -80,7 +81,8 @@ def pack(
         processor.save(packed.processor)
         write_arrays(packed.best, weights, state)
         if held_out:
-            calibration = calibrate(Reader.from_run(packed, config.replace(**processor.sizes)), held_out, progress)
+            reader = Reader.from_run(packed, config.replace(**processor.sizes))
+            calibration = calibrate(reader, held_out, progress, unanswerable_share)
         if calibration:
             calibration.save(packed.calibration)
         # Last, because its presence marks a reader.
