@@ -118,6 +118,8 @@ FABIR = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
+    "wrong_passages": 0.0,
+    "shared_norm": 0.0,
 }
 BIDAF = {
     "word_dim": 100,
@@ -149,6 +151,8 @@ BIDAF = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
+    "wrong_passages": 0.0,
+    "shared_norm": 0.0,
 }
 PORWAL = {
     "word_dim": 400,
@@ -170,6 +174,8 @@ PORWAL = {
     "min_character_count": 50,
     "random_vectors": True,
     "limit_evaluation": True,
+    "wrong_passages": 0.0,
+    "shared_norm": 0.0,
 }
 BOLOGNA = {
     "word_dim": 50,
@@ -194,6 +200,8 @@ BOLOGNA = {
     "min_character_count": 0,
     "random_vectors": False,
     "limit_evaluation": False,
+    "wrong_passages": 0.0,
+    "shared_norm": 0.0,
 }
 PUBLISHED = {"fabir": FABIR, "bidaf": BIDAF, "bidaf-porwal": PORWAL, "bidaf-bologna": BOLOGNA}
 

@@ -145,6 +145,17 @@ def test_flags(commands, files, command, arguments, parts):
         ("evaluate", "--predictions_file=texts.json --dataset=", "--dataset is missing"),
         ("evaluate", "--run_dir=run --dataset=dev.json --no_answer_file=no_answer.json", "--no_answer_file belongs to"),
         ("evaluate", "--predictions_file=texts.json --dataset=dev.json --output_file=x", "--output_file belongs to"),
+        *(
+            (
+                command,
+                f"--run_dir=run --{output}=x --calibration_dataset=dev.json --unanswerable_share={share}",
+                expected,
+            )
+            for command, output in (("pack", "output"), ("export", "export_dir"))
+            for share, expected in (("0", "between 0 and 1"), ("1.5", "between 0 and 1"), ("nan", "between 0 and 1"))
+        ),
+        ("pack", "--run_dir=run --output=x --unanswerable_share=0.3", "needs --calibration_dataset"),
+        ("export", "--run_dir=run --export_dir=x --unanswerable_share=0.3", "needs --calibration_dataset"),
         ("predict", "", "--run_dir is missing"),
         ("predict", "--run_dir=run", ["--question with --passage", "--input_file"]),
         ("predict", "--run_dir=run --question=Who?", "--passage is missing"),

@@ -299,7 +299,7 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
     done = session(command, *arguments, stdin=stdin)
     assert done.status == 0, (line, done)
     if command == "predict":
-        fields = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "n_best"]
+        fields = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "score", "n_best"]
         assert all(list(json.loads(text)) == ["id", *fields] for text in done.stdout.splitlines()), (line, done)
     return done.stdout
 
