@@ -15,6 +15,7 @@ from fabir_tf.configuration import ConfigError
 from fabir_tf.export import export_reader
 from fabir_tf.models import MODELS
 from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
@@ -25,6 +26,7 @@ SMALL = {
     "fabir": SMALL_MODEL,
     "bidaf": ("--model=bidaf", "--word_dim=20", "--character_filters=20", "--units=6", "--vectors=none"),
     "bidaf-bologna": ("--model=bidaf-bologna", "--word_dim=20", "--character_filters=9", "--units=6", "--vectors=none"),
+    "bidaf-cheung": ("--model=bidaf-cheung", "--word_dim=20", "--units=6", "--vectors=none"),
     "bidaf-porwal": ("--model=bidaf-porwal", "--word_dim=20", "--units=6", "--vectors=none"),
 }
 NAMES = sorted(MODELS)
@@ -74,8 +76,9 @@ def test_neither_padding_nor_neighbours_change_a_logit(name):
             alone = model(row_of(inputs, row, extra), training=False)
             length = int((inputs["passage_words"][row] > 0).sum())
             for output, logits in alone.items():
-                np.testing.assert_allclose(together[output][row, :length], logits[0, :length], rtol=1e-5, atol=1e-5)
-                assert (np.asarray(logits)[0, length:] == np.float32(-1e9)).all()
+                real = slice(None if output == NULL else length)
+                np.testing.assert_allclose(together[output][row, real], logits[0, real], rtol=1e-5, atol=1e-5)
+                assert output == NULL or (np.asarray(logits)[0, length:] == np.float32(-1e9)).all()
 
 
 @pytest.mark.slow
@@ -87,7 +90,8 @@ def test_the_order_of_words_in_both_texts_counts(name):
     for text in ("passage", "question"):
         turned = inputs | {f"{text}_words": np.roll(inputs[f"{text}_words"], 1, axis=1)}
         after = model(turned, training=False)
-        assert all(np.abs(before[output] - after[output]).max() > 1e-3 for output in before), text
+        # A trained null logit is the same for all texts.
+        assert all(np.abs(before[output] - after[output]).max() > 1e-3 for output in (START, END)), text
 
 
 @pytest.mark.slow
@@ -251,12 +255,15 @@ def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path
 def test_readers_are_listed_and_named(commands):
     listed = fabir_tf.list_models()
     assert next(iter(listed)) == "fabir" and set(listed) == set(MODELS) == set(SMALL)
-    text = " ".join(commands("train", "--helpfull").stdout.split())
+    # Help is also wrapped at hyphens.
+    text = " ".join(commands("train", "--helpfull").stdout.split()).replace("- ", "-")
     for name, about in listed.items():
         assert f"{name}: {about}" in text
-    assert "Default: 100; 400 of bidaf-porwal; 50 of bidaf-bologna." in text
-    owners = "With --model=bidaf, bidaf-porwal, bidaf-bologna."
-    assert f"Features of the state of each recurrent network. {owners} Default: 100; 400 of bidaf-porwal." in text
+    assert "Default: 100; 400 of bidaf-porwal; 50 of bidaf-bologna; 300 of bidaf-cheung." in text
+    owners = "With --model=bidaf, bidaf-porwal, bidaf-bologna, bidaf-cheung."
+    defaults = "Default: 100; 400 of bidaf-porwal; 150 of bidaf-cheung."
+    assert f"Features of the state of each recurrent network. {owners} {defaults}" in text
+    assert "the reader gets null logits. Default: false; true of bidaf-cheung." in text
 
 
 @pytest.mark.parametrize(
