@@ -38,6 +38,7 @@ PUBLISHED = (
 )
 COLUMNS = ("configuration", "seeds", *METRICS, *SPREADS, *PUBLISHED)
 RUN_COLUMNS = ("configuration", "seed", *METRICS)
+RUNS = "runs.csv"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,7 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
             rows = [_row(path, results) for path, results in found.items() if results]
             _write_tables(plan.folder, rows)
             runs = [{"configuration": path.stem} | run for path, results in found.items() for run in results]
-            write_text(plan.folder / "runs.csv", csv_text(RUN_COLUMNS, runs))
+            write_text(plan.folder / RUNS, csv_text(RUN_COLUMNS, runs))
     log(as_markdown(rows))
     if has_pictures():
         _draw(plan.folder / "comparison.png", rows)
@@ -177,7 +178,20 @@ def read_history(run: RunDirectory) -> list[dict]:
     Args:
         run: a trained run.
     """
-    with run.history.open(encoding="utf-8", newline="") as file:
+    return _read_csv(run.history)
+
+
+def read_runs(plan: Plan) -> list[dict]:
+    """The runs of a comparison by themselves, by `RUN_COLUMNS`, as texts.
+
+    Args:
+        plan: of a comparison that is done.
+    """
+    return _read_csv(plan.folder / RUNS)
+
+
+def _read_csv(path: Path) -> list[dict]:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

@@ -44,6 +44,8 @@ CHEUNG_AS_PUBLISHED = Published(
     lambda given: (
         KERAS_ADAM
         | {
+            # The default, too: named here, so that a training with shorter vectors says so.
+            "word_dim": 300,
             "max_passage": 300,
             "max_question": 30,
             # No word has a trained vector of its own.
