@@ -203,6 +203,7 @@ CHEUNG = {
     "dropout": 0.0,
     "max_answer": 16,
     "null_head": True,
+    "null_pairs": True,
     # Training.
     **ADAM_OF_KERAS,
     "learning_rate": 0.001,
@@ -272,7 +273,9 @@ def test_decoders():
         decoder = configurations("bidaf-bologna", variant=variant)[0].decoder(1)
         assert isinstance(decoder, SpanDecoder if variant == 4 else IndependentDecoder)
     cheung = configurations("bidaf-cheung")[0].decoder(1)
-    assert isinstance(cheung, SpanDecoder) and cheung.max_answer == 16
+    assert isinstance(cheung, SpanDecoder) and cheung.max_answer == 16 and cheung.null_pairs
+    assert not configurations("bidaf-cheung", null_head=False)[0].decoder(1).null_pairs
+    assert not config_class("bidaf-cheung")().decoder(1).null_pairs
     assert isinstance(config_class("bidaf-porwal")(max_answer=None, null_head=True).decoder(1), SpanDecoder)
 
 

@@ -225,6 +225,19 @@ def test_only_variant_4_of_bologna_keeps_the_end_behind_the_start():
     assert found == {3: [2, 0], 4: [2, 2]}
 
 
+def test_one_null_is_enough_for_cheungs_no_answer_and_not_by_default():
+    """The null start with the second token as the end has a probability of about 0.9, both nulls about 0.05."""
+    start, end = np.array([[0.0, 1.0, 0.0]], "float32"), np.array([[0.0, 9.0, 0.0]], "float32")
+    null = np.array([[9.0, 6.0]], "float32")
+    found = {}
+    for null_pairs in (False, True):
+        decoder = MODELS["bidaf-cheung"].config(null_pairs=null_pairs).decoder(1)
+        first, last, probability, no_answer = (np.asarray(part).ravel()[0] for part in decoder(start, end, null))
+        assert (first, last) == (1, 1) and probability < 0.01
+        found[null_pairs] = float(no_answer)
+    assert found[False] < 0.1 and found[True] > 0.9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", range(5))
 def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
@@ -294,6 +307,8 @@ def test_fields_of_one_name_are_of_one_kind():
         (["--model=bidaf", "--character_filters=0"], ["character_filters must be at least 1 for BidafConfig"]),
         (["--model=bidaf-bologna", "--character_filters=0"], ["character_filters must be at least 1"]),
         (["--model=bidaf-bologna", "--variant=5"], ["variant must be between 0 and 4, found 5"]),
+        (["--model=bidaf-cheung", "--null_pairs", "--nonull_head"], ["null_pairs needs a null head"]),
+        (["--model=bidaf", "--null_pairs"], ["--null_pairs=True", "--model=bidaf has no such setting"]),
     ],
 )
 def test_settings_that_do_not_fit_the_model(commands, tmp_path, flags, parts):

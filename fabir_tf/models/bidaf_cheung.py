@@ -5,7 +5,7 @@ import dataclasses
 import keras
 
 from fabir_tf import layers
-from fabir_tf.configuration import setting
+from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.published import KERAS_ADAM, Published
 from fabir_tf.models.reader_config import WordReaderConfig
@@ -14,10 +14,10 @@ from fabir_tf.models.texts import TEXTS, text_inputs
 
 @dataclasses.dataclass(frozen=True)
 class BidafCheungConfig(WordReaderConfig):
-    """Its configuration; the defaults are the published model, which has a null head.
+    """Its configuration; the defaults are the published model, which has a null head, except for `null_pairs`.
 
     Raises:
-        ConfigError: a value is out of its range.
+        ConfigError: a value is out of its range, or there are null pairs without a null head.
     """
 
     max_answer: int | None = setting(16, "Longest predicted answer, in tokens; none for no limit", low=1)
@@ -32,11 +32,25 @@ class BidafCheungConfig(WordReaderConfig):
         low=0.0,
         high=0.95,
     )
+    null_pairs: bool = setting(
+        False,
+        'Score "no answer" by the likeliest pair in which the start, the end or both are the null, as published, '
+        "instead of by the pair of both nulls",
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.null_pairs and not self.null_head:
+            raise ConfigError("null_pairs needs a null head, found null_head=False")
 
     @property
     def width(self) -> int:
         """The features of a recurrent layer's output."""
         return 2 * self.units
+
+    def decoder(self, n_best: int) -> keras.layers.Layer:
+        """With the published score of "no answer" if `null_pairs` is true."""
+        return layers.SpanDecoder(self.max_answer, n_best, null_pairs=self.null_pairs)
 
 
 CHEUNG_AS_PUBLISHED = Published(
@@ -46,6 +60,7 @@ CHEUNG_AS_PUBLISHED = Published(
         | {
             # The default, too: named here, so that a training with shorter vectors says so.
             "word_dim": 300,
+            "null_pairs": given.get("null_head", BidafCheungConfig.null_head),
             "max_passage": 300,
             "max_question": 30,
             # No word has a trained vector of its own.
@@ -61,6 +76,7 @@ CHEUNG_AS_PUBLISHED = Published(
         "12 epochs and no dropout, because the report says nothing about either",
         "longer passages and questions than its 300 and 30 tokens are not trained on, and are read whole when scored",
         "words without a vector share one that is trained, there none is",
+        "a threshold decides whether there is an answer, there whether the likeliest start-end pair holds a null",
     ),
 )
 
