@@ -58,7 +58,7 @@ def test_a_flag_file_is_one_that_train_takes_from_any_folder(path, monkeypatch, 
     name, run_dir, model, training = settings_of(path)
     config = MODELS[name].config(**model)
     assert run_dir == f"runs/{path.stem}"
-    epochs = {"bidaf": 12, "bidaf-porwal": 6, "bidaf-bologna": 10}
+    epochs = {"bidaf": 12, "bidaf-porwal": 6, "bidaf-bologna": 10, "bidaf-cheung": 12}
     assert TrainingConfig(**training).epochs == epochs.get(name, 18)
     # Every file but the base changes the model or the training.
     if name == "fabir" and path.stem != "fabir":

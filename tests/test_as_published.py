@@ -203,7 +203,36 @@ BOLOGNA = {
     "wrong_passages": 0.0,
     "shared_norm": 0.0,
 }
-PUBLISHED = {"fabir": FABIR, "bidaf": BIDAF, "bidaf-porwal": PORWAL, "bidaf-bologna": BOLOGNA}
+# Table 3 and section 3.2.1; dropout and epochs are not in the report.
+CHEUNG = {
+    "word_dim": 300,
+    "max_word_characters": 20,
+    "units": 150,
+    "dropout": 0.0,
+    "max_answer": 16,
+    "null_head": True,
+    "null_pairs": True,
+    # Training.
+    **ADAM_OF_KERAS,
+    "learning_rate": 0.001,
+    "batch_size": 60,
+    "length_buckets": 1,
+    "epochs": 12,
+    "max_passage": 300,
+    "max_question": 30,
+    "max_word": None,
+    "min_word_count": 1_000_000_000,
+    "min_character_count": 50,
+    "random_vectors": False,
+    "limit_evaluation": False,
+}
+PUBLISHED = {
+    "fabir": FABIR,
+    "bidaf": BIDAF,
+    "bidaf-porwal": PORWAL,
+    "bidaf-bologna": BOLOGNA,
+    "bidaf-cheung": CHEUNG,
+}
 
 
 def configurations(name, **given):
@@ -238,6 +267,9 @@ def test_parameters_are_the_published_ones():
     # One row for words that are in none of the data, which Porwal's table lacks.
     porwal = fabir_tf.build_model("bidaf-porwal", as_published=True, trainable_words=1, frozen_words=0)
     assert count_trainable(porwal) == 18_260_801 + 400
+    # Derived from the equations in tests/layers/test_bidaf_cheung.py; the vector of words without one is a row.
+    cheung = fabir_tf.build_model("bidaf-cheung", as_published=True, trainable_words=1, frozen_words=0)
+    assert count_trainable(cheung) == 2_441_102 + 300
 
 
 def test_decoders():
@@ -248,6 +280,10 @@ def test_decoders():
     for variant in range(5):
         decoder = configurations("bidaf-bologna", variant=variant)[0].decoder(1)
         assert isinstance(decoder, SpanDecoder if variant == 4 else IndependentDecoder)
+    cheung = configurations("bidaf-cheung")[0].decoder(1)
+    assert isinstance(cheung, SpanDecoder) and cheung.max_answer == 16 and cheung.null_pairs
+    assert not configurations("bidaf-cheung", null_head=False)[0].decoder(1).null_pairs
+    assert not config_class("bidaf-cheung")().decoder(1).null_pairs
     assert isinstance(config_class("bidaf-porwal")(max_answer=None, null_head=True).decoder(1), SpanDecoder)
 
 

@@ -8,7 +8,7 @@ from test_bad_input import assert_error
 from test_readers import SMALL
 from tiny import SMALL_DATA
 
-from fabir_tf.experiments.compare import COLUMNS, as_markdown
+from fabir_tf.experiments.compare import COLUMNS, _exact_match_and_f1, as_markdown
 from fabir_tf.pipelines.datasets.squad import read_squad
 
 
@@ -80,6 +80,15 @@ def test_the_table_has_the_spread_over_seeds():
     assert as_markdown([row]).splitlines()[-1].endswith("| 50.00 ± 0.50 | 60.13 ± 1.25 | 65.1, 75.6 |")
     slow = as_markdown([row, row | {"published_minutes": 134.0}]).splitlines()
     assert slow[-2].endswith("| 65.1, 75.6 |  |  |  |") and slow[-1].endswith("| 65.1, 75.6 |  |  | 134 |")
+
+
+def test_a_reader_with_a_null_head_is_scored_at_its_best_threshold():
+    """It has none of its own before it is calibrated, and would always answer."""
+    scores = {"exact_match": 40.0, "f1": 44.0, "best_exact": 51.0, "best_f1": 54.0}
+    assert _exact_match_and_f1(scores, null_head=True) == (51.0, 54.0)
+    assert _exact_match_and_f1(scores, null_head=False) == (40.0, 44.0)
+    # Every question of the data has an answer.
+    assert _exact_match_and_f1({"exact_match": 40.0, "f1": 44.0}, null_head=True) == (40.0, 44.0)
 
 
 @pytest.mark.parametrize(

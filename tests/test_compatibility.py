@@ -12,12 +12,14 @@ from test_bad_input import assert_error
 import fabir_tf
 from fabir_tf.compatibility import renamed_flag_error, translate_settings
 from fabir_tf.configuration import ConfigError
-from fabir_tf.models import MODELS
+from fabir_tf.models import MODELS, model_name
 from fabir_tf.pipelines.datasets.records import read_records
 from fabir_tf.reading.packing import pack
 
 OLD = Path(__file__).parent / "fixtures" / "0.1"
 RUNS = sorted(path.parent.name for path in OLD.glob("*/model.keras"))
+# Readers that came later.
+NEW_MODELS = {"bidaf-cheung"}
 
 
 def read_lines(path):
@@ -43,7 +45,7 @@ def assert_same(answers, path):
 
 def test_there_is_a_run_of_every_model_and_variant():
     configs = [fabir_tf.reading.run_directory.RunDirectory(OLD / name).read_model_config() for name in RUNS]
-    assert {type(config) for config in configs} == {spec.config for spec in MODELS.values()}
+    assert {model_name(config) for config in configs} == set(MODELS) - NEW_MODELS
     assert {config.variant for config in configs if hasattr(config, "variant")} == set(range(5))
     for field in ("reduction", "selector", "start_layer", "attention_kernel", "attention_depthwise", "interaction"):
         values = {getattr(config, field) for config in configs if hasattr(config, field)}

@@ -15,6 +15,7 @@ from fabir_tf.configuration import ConfigError
 from fabir_tf.export import export_reader
 from fabir_tf.models import MODELS
 from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
@@ -25,6 +26,7 @@ SMALL = {
     "fabir": SMALL_MODEL,
     "bidaf": ("--model=bidaf", "--word_dim=20", "--character_filters=20", "--units=6", "--vectors=none"),
     "bidaf-bologna": ("--model=bidaf-bologna", "--word_dim=20", "--character_filters=9", "--units=6", "--vectors=none"),
+    "bidaf-cheung": ("--model=bidaf-cheung", "--word_dim=20", "--units=6", "--vectors=none"),
     "bidaf-porwal": ("--model=bidaf-porwal", "--word_dim=20", "--units=6", "--vectors=none"),
 }
 NAMES = sorted(MODELS)
@@ -74,8 +76,9 @@ def test_neither_padding_nor_neighbours_change_a_logit(name):
             alone = model(row_of(inputs, row, extra), training=False)
             length = int((inputs["passage_words"][row] > 0).sum())
             for output, logits in alone.items():
-                np.testing.assert_allclose(together[output][row, :length], logits[0, :length], rtol=1e-5, atol=1e-5)
-                assert (np.asarray(logits)[0, length:] == np.float32(-1e9)).all()
+                real = slice(None if output == NULL else length)
+                np.testing.assert_allclose(together[output][row, real], logits[0, real], rtol=1e-5, atol=1e-5)
+                assert output == NULL or (np.asarray(logits)[0, length:] == np.float32(-1e9)).all()
 
 
 @pytest.mark.slow
@@ -87,7 +90,8 @@ def test_the_order_of_words_in_both_texts_counts(name):
     for text in ("passage", "question"):
         turned = inputs | {f"{text}_words": np.roll(inputs[f"{text}_words"], 1, axis=1)}
         after = model(turned, training=False)
-        assert all(np.abs(before[output] - after[output]).max() > 1e-3 for output in before), text
+        # A trained null logit is the same for all texts.
+        assert all(np.abs(before[output] - after[output]).max() > 1e-3 for output in (START, END)), text
 
 
 @pytest.mark.slow
@@ -221,6 +225,19 @@ def test_only_variant_4_of_bologna_keeps_the_end_behind_the_start():
     assert found == {3: [2, 0], 4: [2, 2]}
 
 
+def test_one_null_is_enough_for_cheungs_no_answer_and_not_by_default():
+    """The null start with the second token as the end has a probability of about 0.9, both nulls about 0.05."""
+    start, end = np.array([[0.0, 1.0, 0.0]], "float32"), np.array([[0.0, 9.0, 0.0]], "float32")
+    null = np.array([[9.0, 6.0]], "float32")
+    found = {}
+    for null_pairs in (False, True):
+        decoder = MODELS["bidaf-cheung"].config(null_pairs=null_pairs).decoder(1)
+        first, last, probability, no_answer = (np.asarray(part).ravel()[0] for part in decoder(start, end, null))
+        assert (first, last) == (1, 1) and probability < 0.01
+        found[null_pairs] = float(no_answer)
+    assert found[False] < 0.1 and found[True] > 0.9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", range(5))
 def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
@@ -251,12 +268,15 @@ def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path
 def test_readers_are_listed_and_named(commands):
     listed = fabir_tf.list_models()
     assert next(iter(listed)) == "fabir" and set(listed) == set(MODELS) == set(SMALL)
-    text = " ".join(commands("train", "--helpfull").stdout.split())
+    # Help is also wrapped at hyphens.
+    text = " ".join(commands("train", "--helpfull").stdout.split()).replace("- ", "-")
     for name, about in listed.items():
         assert f"{name}: {about}" in text
-    assert "Default: 100; 400 of bidaf-porwal; 50 of bidaf-bologna." in text
-    owners = "With --model=bidaf, bidaf-porwal, bidaf-bologna."
-    assert f"Features of the state of each recurrent network. {owners} Default: 100; 400 of bidaf-porwal." in text
+    assert "Default: 100; 400 of bidaf-porwal; 50 of bidaf-bologna; 300 of bidaf-cheung." in text
+    owners = "With --model=bidaf, bidaf-porwal, bidaf-bologna, bidaf-cheung."
+    defaults = "Default: 100; 400 of bidaf-porwal; 150 of bidaf-cheung."
+    assert f"Features of the state of each recurrent network. {owners} {defaults}" in text
+    assert "the reader gets null logits. Default: false; true of bidaf-cheung." in text
 
 
 @pytest.mark.parametrize(
@@ -287,6 +307,8 @@ def test_fields_of_one_name_are_of_one_kind():
         (["--model=bidaf", "--character_filters=0"], ["character_filters must be at least 1 for BidafConfig"]),
         (["--model=bidaf-bologna", "--character_filters=0"], ["character_filters must be at least 1"]),
         (["--model=bidaf-bologna", "--variant=5"], ["variant must be between 0 and 4, found 5"]),
+        (["--model=bidaf-cheung", "--null_pairs", "--nonull_head"], ["null_pairs needs a null head"]),
+        (["--model=bidaf", "--null_pairs"], ["--null_pairs=True", "--model=bidaf has no such setting"]),
     ],
 )
 def test_settings_that_do_not_fit_the_model(commands, tmp_path, flags, parts):

@@ -1,7 +1,9 @@
 """fabir-reproduce: the papers' rows are the files in configs/, and a figure is drawn from its readers."""
 
 import csv
+import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from test_bad_input import assert_error
 from tiny import SMALL_DATA
 
 from fabir_tf.configuration import as_flag
-from fabir_tf.experiments import compare, porwal
+from fabir_tf.experiments import cheung, compare, porwal
 from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES
 
 ROOT = Path(__file__).parents[1]
@@ -22,11 +24,19 @@ def test_tables_have_the_papers_rows():
     assert {run.name for run in fabir["1"]} < {run.name for run in fabir["6"]}
     assert [run.settings["variant"] for run in TABLES["bologna"]["1"]] == [0, 1, 2, 3, 4]
     assert TABLES["porwal"]["6.1"] == TABLES["porwal"]["6.2"]
-    assert FIGURES == {"fabir": ("3", "4", "5", "6", "11", "12"), "porwal": (), "bologna": ("4", "6", "8", "10", "12")}
+    assert FIGURES["fabir"] == ("3", "4", "5", "6", "11", "12")
+    assert FIGURES["bologna"] == ("4", "6", "8", "10", "12") and FIGURES["porwal"] == FIGURES["cheung"] == ()
     assert set(GROUPINGS) < set(FIGURES["fabir"]) and set(LOSS_CURVES) == set(FIGURES["bologna"])
 
 
-ROWS = [*TABLES["fabir"]["6"], TABLES["fabir"]["2"][1], *TABLES["porwal"]["6.1"], *TABLES["bologna"]["1"]]
+CHEUNG = TABLES["cheung"]["4"]
+ROWS = [
+    *TABLES["fabir"]["6"],
+    TABLES["fabir"]["2"][1],
+    *TABLES["porwal"]["6.1"],
+    *TABLES["bologna"]["1"],
+    *(row for row in CHEUNG if not row.needs),
+]
 
 
 @pytest.mark.parametrize("run", ROWS, ids=lambda run: run.name)
@@ -121,6 +131,73 @@ def test_porwals_answers_after_one_epoch_and_after_four(commands, tiny_run, tmp_
     assert again.status == 0 and again.stdout.splitlines() == rows
 
 
+# Table 4 of the report: Dev F1, Dev EM, Ensemble Dev F1, Ensemble Dev EM, and its mark: # equal, & by F1, * by EM.
+TABLE_4 = """
+BiDAF + GloVe 54.622 50.678
+BiDAF + ELMo 62.388 59.244
+BiDAF + BERT Base Uncased 59.695 56.565
+BERT-Base Uncased + 1 FFN 77.158 74.050
+BERT-Large Uncased + 1 FFN 80.884 77.899 81.450* 78.573*
+BERT-Large Uncased + 2 FFN 81.168 78.253 81.841# 79.121#
+BERT-Large Uncased + 2 FFN + ReLU 80.628 77.756 81.429# 78.624#
+BERT-Large Uncased + Highway networks 80.720 77.975 81.211* 78.691*
+BERT-Large Uncased + 1 Residual learning block 81.243 78.371 81.914# 79.045#
+BERT-Large Uncased + 5 Residual learning blocks 81.233 78.278 82.016& 79.272&
+BERT-Large Uncased + Gating 81.404 78.169 82.001* 79.205*
+Ensemble of 10 and 11 (6 models) - - 82.294# 79.542#
+"""
+
+
+def test_cheungs_table_has_all_rows_and_the_best_seed():
+    runs = [
+        {"configuration": "bidaf-cheung", "seed": seed, "f1": f1, "exact_match": exact_match}
+        for seed, f1, exact_match in (("1", "9.5", "8.0"), ("2", "51.25", "47.5"), ("3", "50.0", "48.0"))
+    ]
+    table = cheung.results_table(CHEUNG, runs, {"bidaf-cheung": "--vectors=bundled with 100 dimensions"})
+    lines = table.splitlines()
+    assert lines[2] == (
+        "| 1 | BiDAF + GloVe | bidaf-cheung, --vectors=bundled with 100 dimensions, seed 2 of 1,2,3 | 51.250 | 47.500 "
+        "| 54.622 | 50.678 |  |"
+    )
+    weights = {"*": "by EM", "#": "equal", "&": "by F1"}
+    assert lines[-1] == cheung.NOTE and len(lines) == 2 + 12 + 2
+    for number, (line, expected) in enumerate(zip(lines[2:-2], TABLE_4.strip().splitlines(), strict=True), 1):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        row, *scores = re.fullmatch(r"(.+?)((?: (?:[\d.]{6}|-)[*#&]?)+)", expected).groups()
+        scores = scores[0].split()
+        ensemble = f"{scores[2][:-1]}, {scores[3][:-1]}, {weights[scores[2][-1]]}" if len(scores) == 4 else ""
+        assert cells[:2] == [str(number), row]
+        assert cells[5:] == [*(score.strip("-") for score in scores[:2]), ensemble]
+        assert number == 1 or (cells[2].startswith("no: needs ") and cells[3:5] == ["", ""])
+
+
+def test_a_row_of_cheung_becomes_one_that_is_trained_by_its_settings_alone():
+    elmo = dataclasses.replace(CHEUNG[1], settings={"model": "bidaf-cheung"}, needs="")
+    run = {"configuration": elmo.name, "seed": "4", "f1": "60.0", "exact_match": "58.0"}
+    line = cheung.results_table([elmo], [run], {elmo.name: "ELMo"}).splitlines()[2]
+    assert line == "| 1 | BiDAF + ELMo | bidaf-cheung_elmo, ELMo, seed 4 of 4 | 60.000 | 58.000 | 62.388 | 59.244 |  |"
+
+
+@pytest.mark.slow
+def test_cheungs_table_is_trained_and_resumed(commands, tiny_run, tmp_path):
+    out = tmp_path / "out"
+    data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]
+    small = ["--paper=cheung", "--table=4", "--units=4", "--word_dim=8", "--vectors=none", "--epochs=1", "--improved"]
+    done = commands("reproduce", *small, *data)
+    assert done.status == 0, done
+    assert "not as published: --word_dim=8 instead of --word_dim=300" in done.stdout
+    rows = (out / "table_4.md").read_text().splitlines()
+    assert rows[2].startswith("| 1 | BiDAF + GloVe | bidaf-cheung, --vectors=none with 8 dimensions, seed 1 of 1 |")
+    assert rows[3].startswith("| 1 | BiDAF + GloVe | bidaf-cheung_improved, ") and rows[4].startswith("| 2 | BiDAF + E")
+    report = json.loads((out / "cheung" / "bidaf-cheung" / "seed_1" / "report.json").read_text())
+    assert f"| {report['f1']:.3f} | {report['exact_match']:.3f} | 54.622 |" in rows[2]
+    config = json.loads((out / "cheung" / "bidaf-cheung" / "seed_1" / "config.json").read_text())
+    assert config["model"]["null_head"] and config["training"]["adam_epsilon"] == 1e-7
+    assert sorted(path.name for path in (out / "cheung").glob("bidaf-*")) == ["bidaf-cheung", "bidaf-cheung_improved"]
+    again = commands("reproduce", *small, *data)
+    assert again.status == 0 and again.stdout.splitlines()[-len(rows) :] == rows and "step" not in again.stdout, again
+
+
 @pytest.mark.slow
 def test_a_loss_curve_of_bologna(commands, tiny_run, tmp_path):
     out = tmp_path / "out"
@@ -144,6 +221,11 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     assert_error(commands, "reproduce", [out, "--table=3"], ["--table=3", "--paper=fabir", "1, 2, 6"])
     assert_error(commands, "reproduce", [out, "--paper=porwal", "--table=6"], ["--table=6", "6.1, 6.2"])
     assert_error(commands, "reproduce", [out, "--paper=porwal", "--figure=4"], ["--figure=4", "--table"])
+    assert_error(commands, "reproduce", [out, "--paper=cheung", "--figure=4"], ["--figure=4", "--table"])
+    assert_error(commands, "reproduce", [out, "--paper=cheung", "--table=1"], ["--table=1", "expected one of 4"])
+    assert_error(
+        commands, "reproduce", [out, "--paper=cheung", "--table=4"], ["--dataset is missing", "SQuAD 2.0", "squad/v2.0"]
+    )
     assert_error(commands, "reproduce", [out, "--paper=bologna", "--figure=5"], ["--figure=5", "4, 6, 8, 10, 12"])
     assert_error(commands, "reproduce", [out, "--table=2", "--as_published"], ["--as_published", "--improved"])
     assert_error(commands, "reproduce", ["--table=2"], ["--output is missing"])

@@ -3,12 +3,14 @@
     fabir-reproduce --table=6 --output=reproduced --vectors=glove.6B.100d.txt
     fabir-reproduce --figure=5 --output=reproduced --dataset=sample --epochs=2
     fabir-reproduce --paper=porwal --table=6.1 --output=porwal --vectors=glove.6B.100d.txt,wiki.en.vec
+    fabir-reproduce --paper=cheung --table=4 --output=cheung --vectors=glove.6B.300d.txt --seeds=1,2,3 \\
+        --dataset=squad/v2.0
 
 Of the papers, "fabir" has tables 1 and 2 and figures 3 to 6, and of the thesis table 6 and figures 11 and 12, which
-need no training; "porwal" has tables 6.1 and 6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12. Every
-row is trained as its paper has it (--as_published); with --improved each is trained with our defaults, too. Settings of
-fabir-train on this command line hold for every run. Type the same command to resume; tables and figures of a paper
-share their runs.
+need no training; "porwal" has tables 6.1 and 6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12;
+"cheung" has table 4, which says what the rows need that cannot be trained yet. Every other row is trained as its paper
+has it (--as_published); with --improved each is trained with our defaults, too. Settings of fabir-train on this command
+line hold for every run. Type the same command to resume; tables and figures of a paper share their runs.
 """
 
 if __name__ == "__main__":
@@ -30,8 +32,8 @@ from fabir_tf.analysis.plotting import NO_PICTURES, write_picture
 from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
-from fabir_tf.experiments import porwal
-from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, run_command
+from fabir_tf.experiments import cheung, porwal
+from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, read_runs, run_command
 from fabir_tf.experiments.published import FIGURES, GROUPINGS, IMPROVED, LOSS_CURVES, TABLES, PublishedRun
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
@@ -78,6 +80,9 @@ def main(values: flags.FlagValues) -> None:
     if table == "6.1":
         parts = [f"## {name}\n\n{porwal.epochs_table(read_history(run))}" for name, run in trained.items()]
         _write_table(folder / "table_6.1.md", "\n\n".join(parts))
+    elif values.paper == "cheung":
+        vectors = {name: cheung.vectors_of(run) for name, run in trained.items()}
+        _write_table(folder / "table_4.md", cheung.results_table(TABLES["cheung"]["4"], read_runs(plan), vectors))
     elif values.paper == "fabir" or values.table:
         write_text(folder / f"table_{table}.md", as_markdown(rows) + "\n")
     if values.figure and values.paper == "bologna":
@@ -100,6 +105,8 @@ def _validate_flags(values: flags.FlagValues) -> None:
         raise UserError("--as_published is what fabir-reproduce does; --improved trains our defaults beside it")
     if values.figure in positional_attention.FIGURES and values.paper == "fabir":
         return
+    if values.paper == "cheung" and not values.dataset:
+        raise UserError("--dataset is missing: the table is of SQuAD 2.0, expected squad/v2.0, its file, or sample")
     if names_file(_scored_data(values)) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
 
@@ -118,9 +125,10 @@ def _runs_folder(paper: str, table: str) -> str:
 
 
 def _rows(values: flags.FlagValues, table: str) -> tuple[PublishedRun, ...]:
+    """The rows to train."""
     if values.figure and values.paper == "bologna":
         return (LOSS_CURVES[values.figure][0],)
-    return TABLES[values.paper][table]
+    return tuple(row for row in TABLES[values.paper][table] if not row.needs)
 
 
 def _ways(values: flags.FlagValues) -> tuple[bool, ...]:

@@ -38,6 +38,7 @@ PUBLISHED = (
 )
 COLUMNS = ("configuration", "seeds", *METRICS, *SPREADS, *PUBLISHED)
 RUN_COLUMNS = ("configuration", "seed", *METRICS)
+RUNS = "runs.csv"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,7 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
             rows = [_row(path, results) for path, results in found.items() if results]
             _write_tables(plan.folder, rows)
             runs = [{"configuration": path.stem} | run for path, results in found.items() for run in results]
-            write_text(plan.folder / "runs.csv", csv_text(RUN_COLUMNS, runs))
+            write_text(plan.folder / RUNS, csv_text(RUN_COLUMNS, runs))
     log(as_markdown(rows))
     if has_pictures():
         _draw(plan.folder / "comparison.png", rows)
@@ -118,6 +119,7 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
         run_command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
     scores, history = read_json(report), read_history(run)
+    exact_match, f1 = _exact_match_and_f1(scores, run.read_model_config().null_head)
     seconds = sum(float(row["seconds"]) for row in history)
     epochs = len(history) - 1
     return {
@@ -127,9 +129,15 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         "inference": scores["questions_per_second"],
         "epochs": epochs,
         "minutes": seconds / 60,
-        "exact_match": scores["exact_match"],
-        "f1": scores["f1"],
+        "exact_match": exact_match,
+        "f1": f1,
     }
+
+
+def _exact_match_and_f1(scores: dict, null_head: bool) -> tuple[float, float]:
+    """As in the run's history: a reader with a null head has no threshold yet, so that with the best scores counts."""
+    names = ("best_exact", "best_f1") if null_head and "best_f1" in scores else ("exact_match", "f1")
+    return scores[names[0]], scores[names[1]]
 
 
 def _trained(run: RunDirectory, history: Sequence[dict]) -> int:
@@ -170,7 +178,20 @@ def read_history(run: RunDirectory) -> list[dict]:
     Args:
         run: a trained run.
     """
-    with run.history.open(encoding="utf-8", newline="") as file:
+    return _read_csv(run.history)
+
+
+def read_runs(plan: Plan) -> list[dict]:
+    """The runs of a comparison by themselves, by `RUN_COLUMNS`, as texts.
+
+    Args:
+        plan: of a comparison that is done.
+    """
+    return _read_csv(plan.folder / RUNS)
+
+
+def _read_csv(path: Path) -> list[dict]:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

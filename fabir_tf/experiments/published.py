@@ -19,10 +19,13 @@ class PublishedRun:
         name: the name in `configs/` and in our own tables.
         row: the name in the paper.
         settings: settings of model and training that make the row, by flag.
-        f1, exact_match: in percent; on SQuAD 1.1 dev, except for Bologna's, which are on its authors' own split.
+        f1, exact_match: in percent; on SQuAD 1.1 dev, except for Bologna's, which are on its authors' own split, and
+            Cheung's, which are on SQuAD 2.0 dev and the best by F1 of three runs.
         improved: further settings with our defaults, which are the paper's otherwise.
         minutes: how long training took.
         training, inference: questions per second.
+        needs: what this package lacks to train the row, whose settings are then empty.
+        ensemble: of Cheung's three runs, F1, EM, and how the probabilities of the runs are weighted.
     """
 
     name: str
@@ -34,6 +37,8 @@ class PublishedRun:
     minutes: int | None = None
     training: int | None = None
     inference: int | None = None
+    needs: str = ""
+    ensemble: tuple[float, float, str] | None = None
 
     def as_flags(self, improved: bool = False) -> str:
         """A flag file of `fabir-train`, with the published figures in a comment.
@@ -113,6 +118,44 @@ _BOLOGNA = tuple(
     for variant, (f1, exact_match) in enumerate(((43.2, 26.6), (44.3, 28.8), (58.7, 40.2), (59.9, 41.2), (60.3, 42.1)))
 )
 
+
+def _bert(name: str, row: str, f1: float, exact_match: float, ensemble: tuple[float, float, str]) -> PublishedRun:
+    needs = f"a large BERT with a span head of {row}"
+    return PublishedRun(name, f"BERT-Large Uncased + {row}", {}, f1, exact_match, needs=needs, ensemble=ensemble)
+
+
+_CHEUNG = (
+    PublishedRun(
+        "bidaf-cheung",
+        "BiDAF + GloVe",
+        {"model": "bidaf-cheung"},
+        54.622,
+        50.678,
+        {"epochs": 12, "batch_size": 60} | _OUR_ADAM,
+    ),
+    PublishedRun("bidaf-cheung_elmo", "BiDAF + ELMo", {}, 62.388, 59.244, needs="ELMo's word vectors"),
+    PublishedRun(
+        "bidaf-cheung_bert", "BiDAF + BERT Base Uncased", {}, 59.695, 56.565, needs="word pieces and a BERT below BiDAF"
+    ),
+    PublishedRun(
+        "bert-base_1-ffn", "BERT-Base Uncased + 1 FFN", {}, 77.158, 74.05, needs="a BERT with a span head of 1 FFN"
+    ),
+    _bert("bert-large_1-ffn", "1 FFN", 80.884, 77.899, (81.45, 78.573, "by EM")),
+    _bert("bert-large_2-ffn", "2 FFN", 81.168, 78.253, (81.841, 79.121, "equal")),
+    _bert("bert-large_2-ffn-relu", "2 FFN + ReLU", 80.628, 77.756, (81.429, 78.624, "equal")),
+    _bert("bert-large_highway", "Highway networks", 80.72, 77.975, (81.211, 78.691, "by EM")),
+    _bert("bert-large_1-residual", "1 Residual learning block", 81.243, 78.371, (81.914, 79.045, "equal")),
+    _bert("bert-large_5-residual", "5 Residual learning blocks", 81.233, 78.278, (82.016, 79.272, "by F1")),
+    _bert("bert-large_gating", "Gating", 81.404, 78.169, (82.001, 79.205, "by EM")),
+    PublishedRun(
+        "bert-large_ensemble",
+        "Ensemble of 10 and 11 (6 models)",
+        {},
+        needs="three runs each of rows 10 and 11",
+        ensemble=(82.294, 79.542, "equal"),
+    ),
+)
+
 TABLES = {
     "fabir": {
         "1": tuple(run for run in _ABLATIONS if run.name not in _NOT_IN_PAPER),
@@ -121,9 +164,10 @@ TABLES = {
     },
     "porwal": {"6.1": (_PORWAL,), "6.2": (_PORWAL,)},
     "bologna": {"1": _BOLOGNA},
+    "cheung": {"4": _CHEUNG},
 }
 """The rows of each paper's tables: tables I and II of FABIR (arXiv 1810.09580), and 6 of the thesis, which is table I
-with three more rows; tables 6.1 and 6.2 of Porwal's thesis; table 1 of Bologna's report."""
+with three more rows; tables 6.1 and 6.2 of Porwal's thesis; table 1 of Bologna's report; table 4 of Cheung's report."""
 
 GROUPINGS = {"3": "answer_length", "4": "question_length", "5": "question_type", "6": "passage_length"}
 """Figures of FABIR, which show the F1 of table II's readers: the grouping (`fabir_tf.analysis.groupings`) of each."""
@@ -137,5 +181,10 @@ LOSS_CURVES = {
 }
 """Figures of Bologna's report, which show the loss of one row in training, and that on its test split (table 1)."""
 
-FIGURES = {"fabir": (*GROUPINGS, *positional_attention.FIGURES), "porwal": (), "bologna": tuple(LOSS_CURVES)}
+FIGURES = {
+    "fabir": (*GROUPINGS, *positional_attention.FIGURES),
+    "porwal": (),
+    "bologna": tuple(LOSS_CURVES),
+    "cheung": (),
+}
 """The figures of each paper."""

@@ -10,6 +10,7 @@ import keras
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.bidaf import BIDAF_AS_PUBLISHED, BidafConfig, build_bidaf
 from fabir_tf.models.bidaf_bologna import BOLOGNA_AS_PUBLISHED, BidafBolognaConfig, build_bidaf_bologna
+from fabir_tf.models.bidaf_cheung import CHEUNG_AS_PUBLISHED, BidafCheungConfig, build_bidaf_cheung
 from fabir_tf.models.bidaf_porwal import PORWAL_AS_PUBLISHED, BidafPorwalConfig, build_bidaf_porwal
 from fabir_tf.models.fabir import FABIR_AS_PUBLISHED, FabirConfig, build_fabir
 from fabir_tf.models.published import Published
@@ -55,6 +56,12 @@ MODELS = {
         build_bidaf_bologna,
         "BiDAF and its variants 0 to 4 (Amorosa et al. 2021)",
         BOLOGNA_AS_PUBLISHED,
+    ),
+    "bidaf-cheung": ModelSpec(
+        BidafCheungConfig,
+        build_bidaf_cheung,
+        "GRUs, no characters, and a null head for SQuAD 2.0, 2.5 M parameters (Cheung)",
+        CHEUNG_AS_PUBLISHED,
     ),
 }
 

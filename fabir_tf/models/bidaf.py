@@ -23,7 +23,10 @@ class BidafConfig(CharacterReaderConfig):
     units: int = setting(100, "Features of the state of each recurrent network", low=1)
     modelling_layers: int = setting(2, "Recurrent layers after the attention flow", low=1)
     dropout: float = setting(
-        0.2, "Dropout rate of character vectors and of the inputs of recurrent layers and heads", low=0.0, high=0.95
+        0.2,
+        "Dropout rate of the inputs of recurrent layers and heads, and of character vectors where the reader has them",
+        low=0.0,
+        high=0.95,
     )
     logit_biases: bool = setting(
         False,

@@ -1,9 +1,12 @@
+import functools
+
 import keras
 from keras import ops
 
 from fabir_tf.layers.core.masking import ExplicitMask, zero_padding
 
-CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
+# cuDNN's GRU, whatever a backend prefers, so that all have the same weights.
+CELLS = {"lstm": keras.layers.LSTM, "gru": functools.partial(keras.layers.GRU, reset_after=True)}
 
 
 @keras.saving.register_keras_serializable(package="fabir_tf.layers")
@@ -11,6 +14,9 @@ class RecurrentEncoder(ExplicitMask, keras.layers.Layer):
     """A text read by two recurrent networks, one from each end.
 
         y_t = [f(x_1 ... x_t); b(x_n ... x_t)]
+
+    The GRU multiplies the state by its weights before the reset gate acts on it, and has two biases for each gate, as
+    in cuDNN.
 
     Masking: explicit, `mask`; real tokens come first. The second network reads each text reversed within its own
     length, so that both reach padding only after the last token. Neither network takes a mask: the fast kernels of GPUs

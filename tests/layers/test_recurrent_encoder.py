@@ -66,6 +66,16 @@ def test_published_parameters():
     assert layer_testing.parameters(layer) == 2_563_200
 
 
+def test_a_gru_has_the_weights_of_cudnn_on_every_backend():
+    """Three gates in each direction, and two biases for each gate."""
+    layer = RecurrentEncoder(3, "gru")
+    layer.build((None, None, FEATURES))
+    own = {"kernel": (FEATURES, 9), "recurrent_kernel": (3, 9), "bias": (2, 9)}
+    expected = {f"{text}/gru_cell/{name}": own[name] for text in ("forward", "backward") for name in own}
+    assert {name: values.shape for name, values in layer_testing.weights_of(layer).items()} == expected
+    assert layer_testing.parameters(layer) == 2 * 3 * ((FEATURES + 3) * 3 + 2 * 3)
+
+
 def test_an_unknown_cell_is_refused():
     with pytest.raises(ValueError, match=r"cell must be one of lstm, gru\. Received: cell='rnn'"):
         RecurrentEncoder(cell="rnn")

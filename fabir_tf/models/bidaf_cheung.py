@@ -1,0 +1,119 @@
+"""Cheung's BiDAF, for SQuAD 2.0: GRUs, no characters, and a trained null start and end (University of Hong Kong)."""
+
+import dataclasses
+
+import keras
+
+from fabir_tf import layers
+from fabir_tf.configuration import ConfigError, setting
+from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.published import KERAS_ADAM, Published
+from fabir_tf.models.reader_config import WordReaderConfig
+from fabir_tf.models.texts import TEXTS, text_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class BidafCheungConfig(WordReaderConfig):
+    """Its configuration; the defaults are the published model, which has a null head, except for `null_pairs`.
+
+    Raises:
+        ConfigError: a value is out of its range, or there are null pairs without a null head.
+    """
+
+    max_answer: int | None = setting(16, "Longest predicted answer, in tokens; none for no limit", low=1)
+    null_head: bool = setting(
+        True, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"
+    )
+    word_dim: int = setting(300, "Length of a word vector", low=1)
+    units: int = setting(150, "Features of the state of each recurrent network", low=1)
+    dropout: float = setting(
+        0.0,
+        "Dropout rate of the inputs of recurrent layers and heads, and of character vectors where the reader has them",
+        low=0.0,
+        high=0.95,
+    )
+    null_pairs: bool = setting(
+        False,
+        'Score "no answer" by the likeliest pair in which the start, the end or both are the null, as published, '
+        "instead of by the pair of both nulls",
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.null_pairs and not self.null_head:
+            raise ConfigError("null_pairs needs a null head, found null_head=False")
+
+    @property
+    def width(self) -> int:
+        """The features of a recurrent layer's output."""
+        return 2 * self.units
+
+    def decoder(self, n_best: int) -> keras.layers.Layer:
+        """With the published score of "no answer" if `null_pairs` is true."""
+        return layers.SpanDecoder(self.max_answer, n_best, null_pairs=self.null_pairs)
+
+
+CHEUNG_AS_PUBLISHED = Published(
+    "Cheung, Deep learning in NLP - Constructing a machine question answering model",
+    lambda given: (
+        KERAS_ADAM
+        | {
+            # The default, too: named here, so that a training with shorter vectors says so.
+            "word_dim": 300,
+            "null_pairs": given.get("null_head", BidafCheungConfig.null_head),
+            "max_passage": 300,
+            "max_question": 30,
+            # No word has a trained vector of its own.
+            "min_word_count": 1_000_000_000,
+            "batch_size": 60,
+            "length_buckets": 1,
+            "epochs": 12,
+            "smoothing": "none",
+        }
+    ),
+    "GloVe 6B with 300 dimensions",
+    (
+        "12 epochs and no dropout, because the report says nothing about either",
+        "longer passages and questions than its 300 and 30 tokens are not trained on, and are read whole when scored",
+        "words without a vector share one that is trained, there none is",
+        "a threshold decides whether there is an answer, there whether the likeliest start-end pair holds a null",
+    ),
+)
+
+
+def build_bidaf_cheung(config: BidafCheungConfig) -> keras.Model:
+    """Builds the model; see `fabir_tf.build_model` for its inputs and outputs.
+
+    With T and J as the encoded passage and question, and M_e = BiGRU(M):
+
+        S_kv = w_S^T [T_k; J_v; T_k * J_v]              eq. 9
+        G_k  = [T_k; J~_k; T_k * J~_k; T_k * T~_k]      eq. 10, where the print lacks J~_k, but its size, 8f, has it
+        p_s  = softmax(w_ps^T [G; M]; w_s)              eq. 12, the null logit w_s beside the tokens' logits
+        p_e  = softmax(w_pe^T [G; M_e]; w_e)            eq. 13
+
+    The loss is eq. 14, `StartEndLoss` without smoothing.
+    """
+    # === Layers ===
+    word_table = layers.WordTable(config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding")
+    drop = layers.Dropout(config.dropout, name="drop")
+    contextual_encoder, *modelling_encoders, end_encoder = (
+        layers.RecurrentEncoder(config.units, "gru", name=name)
+        for name in ("contextual_encoder", "modelling_encoder_1", "modelling_encoder_2", "end_encoder")
+    )
+    attention_flow = layers.AttentionFlow(name="attention_flow")
+    join = keras.layers.Concatenate(name="flow_and_modelled")
+    start_logits, end_logits = (layers.TokenLogits(config.dropout, name=name) for name in ("start", "end"))
+
+    # === Functional model ===
+    texts = text_inputs(config.max_word_characters)
+    encoded = {
+        text: contextual_encoder(drop(word_table(texts.words[text])), texts.masks[f"{text}_mask"]) for text in TEXTS
+    }
+    mask = texts.masks["passage_mask"]
+    flow = modelled = attention_flow(**encoded, **texts.masks)
+    for encoder in modelling_encoders:
+        modelled = encoder(drop(modelled), mask)
+    start = start_logits(join([flow, modelled]), passage_mask=mask)
+    end = end_logits(join([flow, end_encoder(drop(modelled), mask)]), passage_mask=mask)
+    null = layers.TrainedNullLogits(name="null_logits")(modelled) if config.null_head else None
+    return keras.Model(texts.inputs, reader_outputs(start, end, null), name="bidaf_cheung")
