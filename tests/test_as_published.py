@@ -225,6 +225,8 @@ CHEUNG = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
+    "wrong_passages": 0.0,
+    "shared_norm": 0.0,
 }
 PUBLISHED = {
     "fabir": FABIR,

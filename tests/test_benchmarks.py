@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 from tiny import ARTICLES, squad_json, write_squad
 
+from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import read_squad
+from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
 
 ROOT = Path(__file__).parents[1]
 SPREAD = {"median", "low", "high"}
@@ -480,6 +482,32 @@ def test_readers_that_cannot_be_measured_are_reported(tmp_path, arguments, part,
     assert done.status == 2
     assert part in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_is_asked_among_other_paragraphs(tmp_path, run_script):
+    path = tmp_path / "found.json"
+    done = run_script("among_paragraphs", "--questions=5", "--pairs=8", "--others=2", f"--json_file={path}")
+    assert done.status == 0, done
+    (found,) = json.loads(path.read_text())["found"].values()
+    assert list(found["f1"]) == ["alone", "2 others, by score", "2 others, by probability"]
+    assert min(found["f1"].values()) > 0 and max(found["f1"].values()) == found["f1"]["alone"] <= 100
+    assert 0.5 < found["auroc"]["another article"] <= 1
+    # Each text of the sample is an article of its own.
+    assert found["auroc"]["the same article"] is None
+
+
+def test_no_wrong_paragraph_holds_a_reference():
+    data = load_dataset("sample", "train")
+    draw = benchmark_module("wrong_paragraphs").Draw(data, 1)
+    asked = draw.questions(40)
+    assert len(set(asked)) == 40 and all(data.questions[number].answers for number in asked)
+    for number in asked:
+        question, others = data.questions[number], draw.others(number, 9)
+        assert len(set(others)) == 9 and question.passage not in others
+        for passage in others:
+            text = f" {normalize_answer(data.passages[passage])} "
+            assert not any(f" {normalize_answer(answer.text)} " in text for answer in question.answers)
 
 
 def test_the_formulas_count_what_is_computed():
