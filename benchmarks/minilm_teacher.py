@@ -25,8 +25,8 @@ import torch
 from absl import flags
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from fabir_tf.backends.bfloat16 import BFLOAT16, is_emulated
 from fabir_tf.commands import cli
+from fabir_tf.onednn import processor_features
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.examples import training_examples
@@ -52,8 +52,8 @@ flags.DEFINE_integer("seed", 1, "Seed of the order of the questions, the last la
 flags.DEFINE_integer("threads", 0, "Number of threads; 0 for all cores.")
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-# In software, bfloat16 takes longer than float32.
-HALF = DEVICE.type == "cuda" or not is_emulated(BFLOAT16)
+# Other processors compute bfloat16 in software, which takes longer than float32.
+HALF = DEVICE.type == "cuda" or not {"avx512_bf16", "amx_bf16"}.isdisjoint(processor_features())
 
 # Most word pieces that the model reads, including [CLS] and both [SEP].
 LONGEST = 512

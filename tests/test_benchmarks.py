@@ -17,7 +17,7 @@ import pytest
 from tiny import ARTICLES, squad_json, write_squad
 
 from fabir_tf.pipelines.datasets.sources import load_dataset
-from fabir_tf.pipelines.datasets.squad import read_squad
+from fabir_tf.pipelines.datasets.squad import check_offsets, read_squad
 from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
 
 ROOT = Path(__file__).parents[1]
@@ -303,6 +303,30 @@ def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path, run_script
 
 
 @pytest.mark.slow
+def test_texts_are_roughened_and_answers_stay_what_they_are(tmp_path, run_script):
+    (tmp_path / "words.tsv").write_text("milll\tmill\tx\nbrigde\tbridge\n", encoding="utf-8")
+    source = write_squad(tmp_path / "all.json", ARTICLES)
+    before = read_squad(source)
+    for misspelt, unpunctuated in ((0, 1), (1, 0), (1, 1), (0, 0)):
+        flags = (f"--misspelt={misspelt}", f"--unpunctuated={unpunctuated}", "--output=rough.json")
+        done = run_script("roughen_texts", f"--dataset={source}", "--misspellings=words.tsv", *flags)
+        assert done.status == 0, done
+        rough = read_squad(tmp_path / "rough.json")
+        check_offsets(rough)
+        assert [question.id for question in rough.questions] == [question.id for question in before.questions]
+        for new, old in zip(rough.questions, before.questions, strict=True):
+            if not unpunctuated:
+                assert new.answers == old.answers and (misspelt or new.text == old.text)
+            else:
+                assert new.text[-1].isalnum() and (misspelt or new.text == old.text.rstrip("?"))
+                kept = [char for char in old.answers[0].text if char.isalnum()]
+                assert [char for char in new.answers[0].text if char.isalnum()] == kept
+        if misspelt:
+            changed = [new.text != old.text for new, old in zip(rough.questions, before.questions, strict=True)]
+            assert sum(changed) > 0.8 * len(changed)
+        assert ("," in "".join(rough.passages)) == (not unpunctuated)
+
+
 def test_the_losses_of_configurations_have_intervals(tmp_path, run_script):
     head = "configuration,seed,exact_match,f1"
     more = ["fabir,1,40,52", "no_convolutional_attention,1,38,50", "2_heads,1,1,51"]

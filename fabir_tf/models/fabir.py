@@ -206,7 +206,7 @@ def build_fabir(config: FabirConfig) -> keras.Model:
         attends = "question" if config.interaction == "switching" and number % 2 == 0 else "passage"
         read.append(_attended(layer, read[-1], texts.masks, attends))
     start, end = _start_and_end(config, read, texts.masks["passage_mask"])
-    null = _null_logits(config, read[-1], texts.masks) if config.null_head else None
+    null = _null_logits(config, read[-1], start, end, texts.masks) if config.null_head else None
     model = keras.Model(texts.inputs, reader_outputs(start, end, null), name="fabir")
     if config.joined_init:
         draw_joined(model, GlorotUniform().seed)
@@ -288,9 +288,12 @@ def _attended(layer: layers.ProcessingLayer, read: dict, masks: dict, attends: s
     return {attends: one, other: two}
 
 
-def _null_logits(config: FabirConfig, read: dict, masks: dict) -> keras.KerasTensor:
-    """Start and end logit of "no answer", from both texts after the last layer."""
-    return layers.NullHead(dropout=config.selector_dropout, name="null_head")(**read, **masks)
+def _null_logits(
+    config: FabirConfig, read: dict, start: keras.KerasTensor, end: keras.KerasTensor, masks: dict
+) -> keras.KerasTensor:
+    """Start and end logit of "no answer", from both texts after the last layer and the likeliest answer."""
+    head = layers.NullHead(dropout=config.selector_dropout, name="null_head")
+    return head(**read, start_logits=start, end_logits=end, **masks)
 
 
 def _start_and_end(config: FabirConfig, read: list[dict], passage_mask: keras.KerasTensor) -> tuple:

@@ -451,15 +451,28 @@ def one_hot_character_embedding(characters, weights, known):
     return out
 
 
-def null_head(passage, question, passage_mask, question_mask, weights):
-    """Attention pooling over each text, row by row, then a network with one hidden layer."""
-    pooled = []
-    for name, x, mask in (("passage", passage, passage_mask), ("question", question, question_mask)):
-        rows = np.zeros((len(x), x.shape[-1]))
-        for row in range(len(x)):
-            tokens = x[row][mask[row]]
-            if len(tokens):
-                rows[row] = np.exp(log_softmax(tokens @ weights[f"{name}_query"][:, 0])) @ tokens
-        pooled.append(rows)
-    hidden = relu(affine(np.concatenate(pooled, axis=-1), part(weights, "hidden")))
-    return affine(hidden, part(weights, "logits"))
+def null_head(passage, question, start_logits, end_logits, passage_mask, question_mask, weights):
+    """Each question word beside what it aligns with near the likeliest answer, row by row and without padding."""
+    out = []
+    for row in range(len(passage)):
+        tokens, asked = passage[row][passage_mask[row]], question[row][question_mask[row]]
+        size, features = len(tokens), passage.shape[-1]
+        real = [logits[row][passage_mask[row]] for logits in (start_logits, end_logits)]
+        bounds = [np.exp(log_softmax(logits)) if size else logits for logits in real]
+        places = np.arange(size)
+        closeness = np.exp(-abs(weights["decay"]) * abs(places[:, None] - places))
+        near = np.log(closeness @ np.mean(bounds, axis=0) + 1e-6)
+        compared = []
+        for word in asked:
+            likeness = tokens @ (word * weights["match"]) / np.sqrt(features) + weights["near"] * near
+            aligned = np.exp(log_softmax(likeness)) @ tokens if size else np.zeros(features)
+            pair = np.concatenate([word * aligned, abs(word - aligned)])
+            compared.append(relu(affine(pair, part(weights, "compare"))))
+        ends = [bound @ tokens if size else np.zeros(features) for bound in bounds]
+        span = relu(affine(np.concatenate(ends), part(weights, "of_span")))
+        pooled = np.zeros((2, len(weights["compare/bias"])))
+        if len(asked):
+            shares = np.exp(log_softmax(asked @ weights["question_query"][:, 0]))
+            pooled = np.stack([shares @ compared, np.max(compared, axis=0)])
+        out.append(affine(np.concatenate([*pooled, span]), part(weights, "logits")))
+    return np.stack(out)

@@ -1,4 +1,4 @@
-"""NullHead: pooling over the real tokens of both texts, and a network with one hidden layer."""
+"""NullHead: each question word compared with what it aligns with near the likeliest answer."""
 
 import layer_testing
 import numpy as np
@@ -7,17 +7,24 @@ import pytest
 
 from fabir_tf.layers import NullHead
 
-FEATURES, QUESTION_FEATURES, PASSAGE, QUESTION = 5, 3, 7, 4
-AXES = {"passage": "passage", "passage_mask": "passage", "question": "question", "question_mask": "question"}
+FEATURES, PASSAGE, QUESTION = 5, 7, 4
+AXES = dict.fromkeys(("passage", "passage_mask", "start_logits", "end_logits"), "passage")
+AXES |= dict.fromkeys(("question", "question_mask"), "question")
+PADDING = np.float32(-1e9)
 
 
 def make_inputs(passage_lengths=(7, 4, 1), question_lengths=(2, 4, 1)):
-    return {
+    inputs = {
         "passage": layer_testing.normal(len(passage_lengths), PASSAGE, FEATURES, seed=1),
-        "question": layer_testing.normal(len(passage_lengths), QUESTION, QUESTION_FEATURES, seed=2),
+        "question": layer_testing.normal(len(passage_lengths), QUESTION, FEATURES, seed=2),
+        "start_logits": layer_testing.normal(len(passage_lengths), PASSAGE, seed=3, scale=3.0),
+        "end_logits": layer_testing.normal(len(passage_lengths), PASSAGE, seed=4, scale=3.0),
         "passage_mask": layer_testing.mask_of(passage_lengths, PASSAGE),
         "question_mask": layer_testing.mask_of(question_lengths, QUESTION),
     }
+    for name in ("start_logits", "end_logits"):
+        inputs[name][~inputs["passage_mask"]] = PADDING
+    return inputs
 
 
 def make(inputs, **config):
@@ -70,8 +77,30 @@ def test_everything_dropped():
     layer_testing.check_forward(layer, inputs, oracle)
 
 
+def test_evidence_draws_the_alignment():
+    """Two tokens are like the question word; the one beside the likeliest answer is compared with it."""
+    inputs = make_inputs((7,), (1,))
+    inputs["passage"][0] = 0.0
+    inputs["passage"][0, [1, 5], 0] = inputs["question"][0, 0, 0] = 2.0
+    inputs["question"][0, 0, 1:] = 0.0
+    # They differ in a feature that the question word lacks.
+    inputs["passage"][0, 5, 1] = 1.0
+    aligned = []
+    layer = make(inputs)
+    layer.near.assign(1.0)
+    layer.decay.assign(0.5)
+    for place in (1, 5):
+        bounds = np.full((1, PASSAGE), -20.0, "float32")
+        bounds[0, place] = 20.0
+        evidence = np.exp(bounds) / np.exp(bounds).sum()
+        arrays = [np.float32(part) for part in (inputs["passage"], inputs["question"], evidence)]
+        aligned.append(np.asarray(layer._aligned(*arrays, inputs["passage_mask"]))[0, 0])
+    assert aligned[1][1] > 2 * aligned[0][1] > 0
+
+
 def test_parameters():
-    """Two queries of 100, a hidden layer of 200 x 32 and an output of 32 x 2, both with bias."""
+    """Fewer than 10,000: a comparison of 200 x 30, a span of 200 x 15, an output of 75 x 2, and three small parts."""
     layer = NullHead()
     layer.build((None, None, 100), (None, None, 100))
-    assert layer_testing.parameters(layer) == 2 * 100 + 200 * 32 + 32 + 32 * 2 + 2 == 6_698
+    expected = 200 * 30 + 30 + 200 * 15 + 15 + 75 * 2 + 2 + 100 + 100 + 2
+    assert layer_testing.parameters(layer) == expected == 9_399
