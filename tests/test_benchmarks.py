@@ -318,7 +318,7 @@ def test_texts_are_roughened_and_answers_stay_what_they_are(tmp_path, run_script
             if not unpunctuated:
                 assert new.answers == old.answers and (misspelt or new.text == old.text)
             else:
-                assert new.text[-1].isalnum() and (misspelt or new.text == old.text.rstrip("?"))
+                assert new.text[-1].isalnum() and (misspelt or new.text == old.text.replace("?", "").replace(",", ""))
                 kept = [char for char in old.answers[0].text if char.isalnum()]
                 assert [char for char in new.answers[0].text if char.isalnum()] == kept
         if misspelt:
