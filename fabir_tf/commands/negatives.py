@@ -51,14 +51,15 @@ def main(values: flags.FlagValues) -> None:
     output = values.output_file
     validate_ending(output, "output_file")
     for flag in ("dataset", "set_aside"):
-        for name in named_files(values[flag].value or ""):
+        for name in _names(values[flag].value):
             cli.validate_other_file("output_file", output, {flag: name})
     validate_writable(output)
-    data = _load(values, "dataset", "train")
+    data = _load(values, values.dataset, "train", "dataset")
     check_offsets(data)
-    if values.set_aside:
-        data, left_out = set_aside(data, _load(values, "set_aside", "dev"), "set_aside")
-        _say(f"{len(left_out):,} questions are set aside, whose article or text is in {values.set_aside}")
+    # One by one, because two of them may have the same questions.
+    for name in _names(values.set_aside):
+        data, left_out = set_aside(data, _load(values, name, "dev", "set_aside"), "set_aside")
+        _say(f"{len(left_out):,} questions are set aside, whose article or text is in {name}")
     negatives, counts = make_negatives(data, kinds, values.share, values.seed, values.keep_answerable)
     write_questions(negatives, output)
     for count in counts:
@@ -77,9 +78,13 @@ def _kinds(values: flags.FlagValues) -> list[str]:
     return kinds
 
 
-def _load(values: flags.FlagValues, flag: str, split: str) -> SquadData:
+def _names(value: str | None) -> list[str]:
+    return named_files(value) if value else []
+
+
+def _load(values: flags.FlagValues, name: str, split: str, flag: str) -> SquadData:
     return load_dataset(
-        str(values[flag].value),
+        name,
         split,
         tfds_data_dir=values.tfds_data_dir,
         tfds_manual_dir=values.tfds_manual_dir,
