@@ -85,6 +85,7 @@ setup(
             "fabir-analyze = fabir_tf.commands.entry:analyze",
             "fabir-convert = fabir_tf.commands.entry:convert",
             "fabir-describe = fabir_tf.commands.entry:describe",
+            "fabir-negatives = fabir_tf.commands.entry:negatives",
         ]
     },
 )

@@ -10,7 +10,7 @@ from fabir_tf.training.training_config import TrainingConfig
 
 PAGE = """# Flags
 
-All flags of the eleven commands. `fabir-train --helpfull` prints them, too, and `--flagfile=FILE` reads them from a file.
+All flags of all commands. `fabir-train --helpfull` prints them, too, and `--flagfile=FILE` reads them from a file.
 
 ## The data and the training
 
@@ -56,10 +56,11 @@ They have FABIR's flags where these mean something, and these:
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
 | `fabir-pack` | `--run_dir`, `--average_with`, `--output`, `--words`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
+| `fabir-negatives` | `--dataset`, `--output_file`, `--kinds`, `--share`, `--seed`, `--set_aside`, `--keep_answerable` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
 | evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir`, `--no_answer_threshold` |
 | these four and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
-| all | `--import`, a Python module to load first; and all but `fabir-predict` and `fabir-convert`: `--cache_dir`, `--tfds_data_dir`, `--tfds_manual_dir` |
+| all | `--import`, a Python module to load first; and all but `fabir-predict` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
 """
 
 

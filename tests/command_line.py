@@ -32,6 +32,7 @@ COMMANDS = (
     "reproduce",
     "convert",
     "describe",
+    "negatives",
 )
 
 

@@ -271,6 +271,22 @@ def test_entries_made_by_hand():
     assert "exact match 20.00, F1 30.00" in ledger.summary()
 
 
+def test_unanswerable_questions_are_counted_by_their_reasons():
+    ledger = CoverageLedger("train.json", 30)
+    ledger.add(question(name="none"), "unanswerable")
+    assert "unanswerable" not in ledger.to_json()
+    assert ": 0 kept, 1 without an answer, 0 trimmed" in ledger.summary()
+    for number, reason in enumerate(["exchange"] + 1200 * ["article"] + 2 * ["sentence"]):
+        ledger.add(Question(str(number), "Who?", 0, (), True, reason=reason), "unanswerable")
+    # Of what is dropped or kept, the ledger's own reason counts.
+    dropped = Question("dropped", "Who?", 0, (), True, reason="article")
+    ledger.add(dropped, "dropped", reason="passage_too_long")
+    ledger.add(Question("kept", "Who?", 0, (Answer("He", 0),), reason="article"), "kept")
+    assert ledger.to_json()["unanswerable"] == {"article": 1200, "sentence": 2, "exchange": 1}
+    assert "1,204 without an answer (article 1,200, sentence 2, exchange 1), 0 trimmed" in ledger.summary()
+    assert ledger.to_json()["counts"]["unanswerable"] == 1204
+
+
 def test_an_empty_ledger_has_a_summary_without_reasons():
     ledger = CoverageLedger("none.json", 30)
     assert ledger.summary().splitlines() == [

@@ -288,6 +288,20 @@ def test_questions_without_an_answer_are_scored_apart():
     assert found.is_unanswerable.tolist() == [True, True, False, False]
 
 
+def test_questions_are_scored_by_the_reason_why_they_have_no_answer():
+    data = half_data()
+    reasons = ("E", "#", "", "")
+    questions = [dataclasses.replace(q, reason=reason) for q, reason in zip(data.questions, reasons, strict=True)]
+    data = dataclasses.replace(data, questions=tuple(questions))
+    way = groupings(tokenize_dataset(data, WordTokenizer()))[1]
+    assert (way.name, way.labels, way.groups.tolist()) == ("reason", ("#", "E"), [1, 0, -1, -1])
+    found = judge("ours", data, {question.id: Prediction("") for question in data.questions})
+    rows = score_groups([found], [way])
+    assert [(row["group"], row["questions"], row["exact_match"]) for row in rows] == [
+        ("all", 4, 50.0), ("#", 1, 100.0), ("E", 1, 100.0)
+    ]  # fmt: skip
+
+
 def test_errors_are_in_order_and_right_answers_are_none():
     found = judged(**{"Mill-0": 0.9, "Mill-1": 0.3, "Mill-2": 0.8, "Lake-0": 0.5})
     assert DATA.questions[worst_answers(found, 50)[0]].id == "Mill-2"

@@ -203,7 +203,8 @@ def test_every_command_takes_what_the_page_of_flags_says_of_all(flags):
         assert "import" in names, command
         is_reading = command in ("evaluate", "predict", "export", "analyze", "teach")
         assert not is_reading or {"max_passage", "max_answer", "precision"} <= names, command
-        assert command in ("predict", "convert") or {"cache_dir", "tfds_data_dir", "tfds_manual_dir"} <= names, command
+        assert command in ("predict", "convert") or {"tfds_data_dir", "tfds_manual_dir"} <= names, command
+        assert command in ("predict", "convert", "negatives") or "cache_dir" in names, command
 
 
 def test_the_page_of_flags_names_every_flag_of_every_command(flags, flags_page):
@@ -291,7 +292,7 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
         data = [] if is_given else ["--dataset=train-v1.1.json", "--eval_dataset=dev-v1.1.json"]
         size = SMALL_MODEL if is_fabir(arguments) else ()
         arguments = [*size, *arguments, *data, "--epochs=0"]
-    if command not in ("predict", "convert"):
+    if command not in ("predict", "convert", "negatives"):
         arguments = [*arguments, "--cache_dir="]
     if "KERAS_BACKEND=jax" in line:
         _run_on_jax(session.folder, command, arguments)

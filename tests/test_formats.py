@@ -180,6 +180,55 @@ def test_what_is_written_is_read_again(tmp_path, ending, packing):
         assert first.startswith(b"\x1f\x8b") == bool(packing)
 
 
+@pytest.mark.parametrize("ending", [*formats.FORMATS, ".csv.gz"])
+def test_reasons_are_written_and_read_again(tmp_path, ending):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    # Of answered questions, too, and of those that are not marked.
+    reasons = [text if number % 3 else "" for number, text in enumerate((*HOSTILE, "#"))]
+    data = hostile_data()
+    questions = [replace(asked, reason=reason) for asked, reason in zip(data.questions, reasons, strict=True)]
+    write_questions(replace(data, questions=tuple(questions)), tmp_path / f"x{ending}")
+    again = read_questions(tmp_path / f"x{ending}").questions
+    assert {asked.id: asked.reason for asked in again} == {asked.id: asked.reason for asked in questions}
+    assert sum(bool(asked.reason) for asked in again) == 7
+
+
+@pytest.mark.parametrize("ending", list(formats.FORMATS))
+def test_files_without_reasons_have_no_such_field(tmp_path, ending):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    for data in (hostile_data(), squad_data(ARTICLES)):
+        write_questions(data, tmp_path / f"x{ending}")
+        assert b"reason" not in (tmp_path / f"x{ending}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("lines.jsonl", json.dumps(ROW | {"reason": "E"}), "E"),
+        ("lines.jsonl", json.dumps(ROW | {"reason": None}), ""),
+        ("list.json", json.dumps([ROW | {"reason": "E"}]), "E"),
+        ("data.json", json.dumps({"data": [ROW | {"reason": "E"}]}), "E"),
+        ("columns.json", json.dumps({name: [value] for name, value in (ROW | {"reason": "E"}).items()}), "E"),
+        ("rows.csv", "id,context,question,answer,answer_start,reason\na,Anna came.,Who?,Anna,0, E\n", " E"),
+        ("rows.csv", "id,context,question,answer,answer_start,reason\na,Anna came.,Who?,Anna,0,\n", ""),
+        ("rows.csv", "id,reason,context,question,answer,answer_start\na,1,Anna came.,Who?,Anna,0\n", "1"),
+    ],
+)
+def test_the_reason_in_every_form(tmp_path, name, content, reason):
+    assert [asked.reason for asked in read_questions(written(tmp_path, content, name)).questions] == [reason]
+
+
+@pytest.mark.parametrize("value", [3, True, ["E"], {"E": 1}, "\ud800"])
+def test_a_reason_is_a_text(tmp_path, value):
+    path = written(tmp_path, json.dumps(ROW | {"reason": value}), "x.jsonl")
+    expected = "half of a surrogate pair" if isinstance(value, str) else "expected a text"
+    assert "line 1: reason " in failure(read_questions, path) and expected in failure(read_questions, path)
+    # Who only asks does not look at it.
+    assert [record.error for record in read_records(path)] == [""]
+
+
 def test_gzip_is_recognized_without_its_ending_and_damage_is_told(tmp_path):
     raw = gzip.compress(json.dumps(squad_json(ARTICLES)).encode())
     assert len(read_questions(written(tmp_path, raw, "packed.json")).questions) == 12

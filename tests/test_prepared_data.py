@@ -236,6 +236,33 @@ def test_questions_without_an_answer_are_prepared_for_a_null_head(tmp_path):
         assert sum("1 questions without an answer are left out" in line for line in lines) == (0 if null_head else 2)
 
 
+def test_texts_that_an_earlier_version_wrote_are_read(prepared, tmp_path):
+    folder = shutil.copytree(prepared[0], tmp_path / "earlier")
+    path = folder / "eval" / "texts.json"
+    texts = json.loads(path.read_text())
+    assert {question.pop("reason") for question in texts["questions"]} == {""}
+    path.write_text(json.dumps(texts))
+    config = json.loads((folder / "config.json").read_text())
+    assert config["settings"].pop("set_aside") is False
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load_data(folder).evaluation.data == load_data(prepared[0]).evaluation.data
+
+
+def test_reasons_are_prepared_and_counted(tmp_path):
+    content = squad_json(ARTICLES)
+    for article, reason in ((1, "article"), (2, "E")):
+        changes = {"answers": [], "is_impossible": True, "reason": reason}
+        content["data"][article]["paragraphs"][0]["qas"][2] |= changes
+    (tmp_path / "v2.json").write_text(json.dumps(content))
+    training = TrainingConfig(**SETTINGS, dataset=str(tmp_path / "v2.json"), eval_dataset=str(tmp_path / "v2.json"))
+    model = MODEL.replace(null_head=True)
+    save_data(prepare_data(model, training, DataOptions(None), print), tmp_path / "arrays", model, training)
+    data = load_data(tmp_path / "arrays")
+    assert [asked.reason for asked in data.evaluation.data.questions if asked.reason] == ["article", "E"]
+    for part in ("train", "eval"):
+        assert data.coverage[part]["unanswerable"] == {"article": 1, "E": 1}
+
+
 DAMAGES = {
     "config.json": "{}",
     "train/table_tokens.npy": "no array",

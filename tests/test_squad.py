@@ -129,6 +129,7 @@ QA = ("data", 0, "paragraphs", 0, "qas", 0)
         (with_field((*QA, "answers", 0, "answer_start"), -2), [PATH_OF_START, "the number -2", "an integer"]),
         (with_field((*QA, "is_impossible"), "no"), ["qas[0].is_impossible is the text 'no'", "true or false"]),
         (with_field((*QA, "is_impossible"), True), ["qas[0].is_impossible is true", "expected no answers"]),
+        (with_field((*QA, "reason"), 7), ["qas[0].reason is the number 7", "expected a text"]),
         (with_field((*QA, "question"), "\ud83d"), ["qas[0].question", "surrogate"]),
         (content(question("twin"), question("twin")), ["qas[1].id is 'twin'", "qas[0] too", "one question per id"]),
         ({"data": []}, ["no question", "expected at least one"]),
@@ -206,6 +207,21 @@ def test_a_passage_stays_when_all_its_questions_are_dropped():
     data = squad.data_without_unanswerable(squad.squad_from_json(value, "mixed"))
     assert data.passages == (PASSAGE, "Ada wrote.")
     assert [data.passages[asked.passage] for asked in data.questions] == ["Ada wrote."]
+
+
+def test_reasons_are_read_and_written_where_they_are_given():
+    value = content(
+        question("a", [], is_impossible=True, reason="E"),
+        question("b", [], is_impossible=True),
+        question("c", is_impossible=False),
+    )
+    data = squad.squad_from_json(value, "reasons")
+    assert [asked.reason for asked in data.questions] == ["E", "", ""]
+    written = squad.squad_to_json(data)
+    assert written == value | {"version": "2.0"}
+    assert squad.squad_from_json(written, "reasons") == data
+    value["data"][0]["paragraphs"][0]["qas"][0]["reason"] = None
+    assert not any(asked.reason for asked in squad.squad_from_json(value, "reasons").questions)
 
 
 # === hold_out ===

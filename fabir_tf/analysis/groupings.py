@@ -25,7 +25,7 @@ class Grouping:
         name: in file names and tables.
         title: in headings.
         labels: names of the groups, in the order in which they are shown.
-        groups: int64 `(questions,)`, the index in `labels` of each question's group.
+        groups: int64 `(questions,)`, the index in `labels` of each question's group; -1 for none.
     """
 
     name: str
@@ -49,14 +49,15 @@ def question_type(question: str) -> str:
 
 
 def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
-    """The four groupings of the paper, and one by answer where some questions have none.
+    """The four groupings of the paper, and others where some questions have no answer.
 
     Args:
         tokenized: the questions.
 
     Returns:
         The groupings by answer length (of the first reference), question length, question type and passage length;
-        lengths are in tokens. Data with unanswerable questions is also grouped by whether there is an answer.
+        lengths are in tokens. Data with unanswerable questions is also grouped by whether there is an answer, and by the
+        reason why there is none, where the file gives any.
 
     Reference: FABIR figures 3 to 6; thesis figure 17. The bounds are those of its authors' program.
     """
@@ -66,6 +67,7 @@ def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
     passages = tokenized.passage_lengths[tokenized.question_passages]
     return [
         *([_by_answer(tokenized.data)] if tokenized.data.has_unanswerable else []),
+        *([_by_reason(tokenized.data)] if any(question.reason for question in questions) else []),
         _by_length("answer_length", "answer length, tokens", np.array(answers, np.int64), tuple(range(1, 11))),
         _by_length("question_length", "question length, tokens", tokenized.question_lengths, (7, 11, 15, 19)),
         Grouping("question_type", "question type", QUESTION_TYPES, np.array(types, np.int64)),
@@ -76,6 +78,14 @@ def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
 def _by_answer(data: SquadData) -> Grouping:
     groups = np.array([0 if question.answers else 1 for question in data.questions], np.int64)
     return Grouping("answerable", "whether there is an answer", ("answerable", "unanswerable"), groups)
+
+
+def _by_reason(data: SquadData) -> Grouping:
+    labels = tuple(sorted({question.reason for question in data.questions if question.reason}))
+    # Questions without a reason are in no group.
+    index = {reason: number for number, reason in enumerate(labels)} | {"": -1}
+    groups = np.array([index[question.reason] for question in data.questions], np.int64)
+    return Grouping("reason", "reason why there is no answer", labels, groups)
 
 
 def _by_length(name: str, title: str, lengths: np.ndarray, longest: Sequence[int]) -> Grouping:

@@ -350,6 +350,11 @@ def define_data_flags() -> None:
     """Defines the flags of `DataOptions`."""
     text = "Folder that keeps tokenized texts between runs; empty keeps none."
     flags.DEFINE_string("cache_dir", DataOptions.cache_dir, text)
+    define_tfds_flags()
+
+
+def define_tfds_flags() -> None:
+    """Defines the flags of the folders of TFDS, for commands that do not tokenize."""
     flags.DEFINE_string("tfds_data_dir", None, "Folder of TFDS' prepared datasets; by default TFDS' own.")
     text = "Folder with the official SQuAD files, from which TFDS prepares its datasets offline."
     flags.DEFINE_string("tfds_manual_dir", None, text)

@@ -244,6 +244,7 @@ def _write(target: int, content: bytes) -> None:
 
 convert = functools.partial(run, "convert")
 describe = functools.partial(run, "describe")
+negatives = functools.partial(run, "negatives")
 prepare = functools.partial(run, "prepare")
 train = functools.partial(run, "train")
 evaluate = functools.partial(run, "evaluate")

@@ -21,6 +21,7 @@ import numpy as np
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.pipelines.datasets.set_aside import set_aside
 from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import (
     Answer,
@@ -32,7 +33,7 @@ from fabir_tf.pipelines.datasets.squad import (
     holds_out_articles,
 )
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.features.alignment import measure_coverage
+from fabir_tf.pipelines.features.alignment import SET_ASIDE, measure_coverage
 from fabir_tf.pipelines.features.examples import TrainingExamples, in_windows, training_examples
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions, mean_soft_labels
@@ -49,6 +50,7 @@ from fabir_tf.training.training_config import DataOptions, TrainingConfig
 DATA_SETTINGS = (
     "dataset",
     "eval_dataset",
+    "set_aside",
     "vectors",
     "max_vectors",
     "start_from",
@@ -64,7 +66,7 @@ DATA_SETTINGS = (
     "teacher",
 )
 # Those that data prepared by earlier versions lacks.
-_ADDED_SETTINGS = ("max_word", "limit_evaluation", "wrong_passages", "random_vectors")
+_ADDED_SETTINGS = ("max_word", "limit_evaluation", "wrong_passages", "random_vectors", "set_aside")
 # Model settings that do, of those that the model has.
 MODEL_SETTINGS = ("word_dim", "max_word_characters", "max_answer", "null_head")
 FORMAT = 2
@@ -133,6 +135,9 @@ def prepare_data(
     check_offsets(train_data)
     if not model_config.null_head:
         train_data, eval_data = (_without_unanswerable(data, log) for data in (train_data, eval_data))
+    left_out: list[tuple[Question, str]] = []
+    if training.set_aside:
+        train_data, left_out = set_aside(train_data, eval_data, "set_aside")
     processor = _processor(model_config, training, processor_folder, log)
     tokenized, evaluation = (processor.tokenize(data, options.cache_dir, log) for data in (train_data, eval_data))
     if training.limit_evaluation:
@@ -142,6 +147,8 @@ def prepare_data(
         processor = processor.fit([tokenized, evaluation])
     limits = (training.max_passage, training.max_question, model_config.max_answer)
     examples, ledger = training_examples(tokenized, *limits, model_config.null_head, training.max_word)
+    for question, detail in left_out:
+        ledger.add(question, "dropped", reason=SET_ASIDE, detail=detail)
     chosen = (training.wrong_passages, training.max_passage, _SEED)
     tokenized, examples, groups = with_wrong_passages(tokenized, examples, *chosen)
     examples = _within_budget(examples, tokenized, processor, training)

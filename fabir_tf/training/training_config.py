@@ -34,6 +34,9 @@ class TrainingConfig(Config):
         "Data to score after each epoch, in the same forms as dataset; if empty, the dataset's own dev split, or for a "
         "file every tenth article, held out whole",
     )
+    set_aside: bool = setting(
+        False, "Leave out training questions whose article or text also occurs in the data that is scored"
+    )
     vectors: str = setting(
         "bundled",
         "Word vectors: bundled (30,000 words), none (words are trained), a GloVe or fastText text, .bin or .npz "

@@ -39,7 +39,7 @@ def write_rows(data: SquadData) -> bytes:
     rows = rows_of(data)
     for row in rows:
         row["id"] = str(row["id"])
-    texts = {name: pyarrow.string() for name in ("id", "title", "context", "question")}
+    texts = {name: pyarrow.string() for name in ("id", "title", "context", "question", "reason")}
     answers = {"text": pyarrow.list_(pyarrow.string()), "answer_start": pyarrow.list_(pyarrow.int64())}
     types = texts | {"answers": pyarrow.struct(answers), "is_impossible": pyarrow.bool_()}
     stream = io.BytesIO()

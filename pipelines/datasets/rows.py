@@ -101,7 +101,7 @@ def rows_of_list(values: Iterable[Any], path: str = "") -> Iterator[Row]:
 
 
 def rows_of(data: SquadData) -> list[dict[str, Any]]:
-    """Questions as rows with Hugging Face's fields; `is_impossible` only where a question is, as in SQuAD 2.0.
+    """Questions as rows with Hugging Face's fields; `is_impossible` and `reason` only where a question has one.
 
     Args:
         data: the questions.
@@ -110,6 +110,9 @@ def rows_of(data: SquadData) -> list[dict[str, Any]]:
     if any(question.is_impossible for question in data.questions):
         for row, question in zip(rows, data.questions, strict=True):
             row["is_impossible"] = question.is_impossible
+    if any(question.reason for question in data.questions):
+        for row, question in zip(rows, data.questions, strict=True):
+            row["reason"] = question.reason
     return rows
 
 

@@ -38,6 +38,7 @@ class Question:
         answers: the reference answers, in the file's order; empty for an unanswerable question.
         is_impossible: the file's value; False where the file has none (SQuAD 1.1).
         has_number_id: whether the file gives the id as a whole number; files of predictions need a text.
+        reason: why the passage does not answer it, in a word; "" where the file does not say.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Question:
     answers: tuple[Answer, ...]
     is_impossible: bool = False
     has_number_id: bool = False
+    reason: str = ""
 
     @property
     def given_id(self) -> str | int:
@@ -160,8 +162,9 @@ def squad_to_json(data: SquadData) -> dict[str, Any]:
     for question in data.questions:
         entry: dict[str, Any] = {"id": question.id, "question": question.text}
         entry["answers"] = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-        mark = {"is_impossible": question.is_impossible} if has_marks else {}
-        paragraphs[question.passage]["qas"].append(entry | mark)
+        entry |= {"is_impossible": question.is_impossible} if has_marks else {}
+        entry |= {"reason": question.reason} if question.reason else {}
+        paragraphs[question.passage]["qas"].append(entry)
     articles = [
         {"title": title, "paragraphs": [paragraphs[index] for index in indices]}
         for title, indices in itertools.groupby(range(len(paragraphs)), key=data.titles.__getitem__)
@@ -270,6 +273,24 @@ def holds_out_articles(data: SquadData, every: int = 10) -> bool:
     return len(titles) >= max(every, FEWEST_TITLES)
 
 
+def select_passages(data: SquadData, keep: Sequence[bool]) -> SquadData:
+    """Keeps some of the passages, with all questions about them.
+
+    Args:
+        data: all passages and questions.
+        keep: whether to keep each passage.
+    """
+    kept = [index for index, is_kept in enumerate(keep) if is_kept]
+    new_index = {old: new for new, old in enumerate(kept)}
+    questions = tuple(
+        replace(question, passage=new_index[question.passage])
+        for question in data.questions
+        if question.passage in new_index
+    )
+    passages = tuple(data.passages[index] for index in kept)
+    return SquadData(data.name, passages, tuple(data.titles[index] for index in kept), questions)
+
+
 class QuestionReader(FieldReader):
     """Reads questions and their answers, in the fields that all formats share.
 
@@ -294,7 +315,8 @@ class QuestionReader(FieldReader):
         """The question of an object.
 
         Args:
-            entry: the object, with the fields `id`, `question`, `answers` and, in SQuAD 2.0, `is_impossible`.
+            entry: the object, with the fields `id`, `question`, `answers` and, in SQuAD 2.0, `is_impossible`, perhaps
+                with `reason`.
             path: its place.
             passage: the index of its passage.
             has_passage: whether that passage is without a mistake.
@@ -305,18 +327,22 @@ class QuestionReader(FieldReader):
         text = self.attempt("", self.text, entry, "question", path)
         answers = self.attempt((), self.answers, entry, path) if self.judge_answers else ()
         is_impossible = self.judge_answers and self.attempt(False, self.is_impossible, entry, path, len(answers))
+        reason = self.attempt("", self.optional_text, entry, "reason", path) if self.judge_answers else ""
         self.places.append(path)
         if self.mistakes > before or not has_passage:
             self.broken.add(path)
-        return Question(
-            str(identifier), text, passage, answers, is_impossible, has_number_id=isinstance(identifier, int)
-        )
+        has_number_id = isinstance(identifier, int)
+        return Question(str(identifier), text, passage, answers, is_impossible, has_number_id, reason)
 
     def title(self, parent: Any, path: str) -> str:
         """The title of an article; "" for none."""
-        if not isinstance(parent, dict) or parent.get("title") is None:
+        return self.optional_text(parent, "title", path)
+
+    def optional_text(self, parent: Any, key: str, path: str) -> str:
+        """The value of a field that holds Unicode text; "" where it is missing or null."""
+        if not isinstance(parent, dict) or parent.get(key) is None:
             return ""
-        return self.text(parent, "title", path)
+        return self.text(parent, key, path)
 
     def identifier(self, entry: dict[str, Any], path: str) -> str | int:
         """The id of a question, which no other question has."""
@@ -400,12 +426,4 @@ def _distinct(values: Iterable[str]) -> list[str]:
 
 
 def _select(data: SquadData, keep: list[bool], part: str) -> SquadData:
-    kept = [index for index, is_kept in enumerate(keep) if is_kept]
-    new_index = {old: new for new, old in enumerate(kept)}
-    questions = tuple(
-        replace(question, passage=new_index[question.passage])
-        for question in data.questions
-        if question.passage in new_index
-    )
-    passages = tuple(data.passages[index] for index in kept)
-    return SquadData(f"{data.name} ({part})", passages, tuple(data.titles[index] for index in kept), questions)
+    return replace(select_passages(data, keep), name=f"{data.name} ({part})")

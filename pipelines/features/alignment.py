@@ -25,6 +25,7 @@ WORD_TOO_LONG = "word_too_long"
 QUESTION_TOO_LONG = "question_too_long"
 WHITE_SPACE = "white_space"
 INSIDE_A_TOKEN = "inside_a_token"
+SET_ASIDE = "set_aside"
 
 
 class Alignment(NamedTuple):
@@ -140,6 +141,7 @@ class CoverageLedger:
         self._counts: Counter[str] = Counter()
         self._answer_counts: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._unanswerable: Counter[str] = Counter()
         self._not_kept: list[dict[str, str]] = []
         self._exact_match = 0.0
         self._f1 = 0.0
@@ -158,7 +160,7 @@ class CoverageLedger:
         """Enters one question.
 
         Args:
-            question: the question; only its id is kept.
+            question: the question; only its id and, if it is unanswerable, its own reason are kept.
             kind: what became of it.
             ceiling: exact match and F1 that remain reachable, each from 0.0 to 1.0; see `reachable_score`.
             reason: a short key to group by, such as `PASSAGE_TOO_LONG`; needed unless the question is kept or
@@ -181,6 +183,8 @@ class CoverageLedger:
         self._exact_match += ceiling[0]
         self._f1 += ceiling[1]
         self._long_answers += is_long
+        if kind == "unanswerable" and question.reason:
+            self._unanswerable[question.reason] += 1
         if kind in ("kept", "unanswerable"):
             return
         self._not_kept.append({"id": question.id, "kind": kind, "reason": reason, "detail": detail})
@@ -199,7 +203,9 @@ class CoverageLedger:
     def summary(self) -> str:
         """Summarizes the outcome in a few lines, without a line break at the end."""
         counts = self._counts
-        unanswerable = f"{counts['unanswerable']:,} without an answer, " if counts["unanswerable"] else ""
+        why = ", ".join(f"{reason} {count:,}" for reason, count in self._unanswerable.most_common())
+        in_brackets = f" ({why})" if why else ""
+        unanswerable = f"{counts['unanswerable']:,} without an answer{in_brackets}, " if counts["unanswerable"] else ""
         lines = [
             f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {unanswerable}"
             f"{counts['trimmed']:,} trimmed, {counts['snapped']:,} snapped to whole tokens, "
@@ -225,13 +231,16 @@ class CoverageLedger:
             counted), `max_answer` and `long_answers` (how many questions only have answers of more tokens), `reasons`
             (how many questions were dropped for each), `ceiling_exact_match` and `ceiling_f1` in percent of all
             questions (0.0 of none), and `not_kept`: `id`, `kind`, `reason`, `detail` of each question that is trimmed,
-            snapped or dropped.
+            snapped or dropped. Where unanswerable questions have a reason of their own, also `unanswerable`: how many
+            for each.
         """
         exact, overlap = self._ceilings()
+        unanswerable = {"unanswerable": dict(self._unanswerable.most_common())} if self._unanswerable else {}
         return {
             "name": self.name,
             "total": self.total,
             "counts": {kind: self._counts[kind] for kind in KINDS},
+            **unanswerable,
             "answers": {kind: self._answer_counts[kind] for kind in KINDS},
             "max_answer": self.max_answer,
             "long_answers": self._long_answers,

@@ -105,7 +105,7 @@ def _spans(text: str) -> list[Span]:
     """The tokens of version 1."""
     return [
         (start + first, start + last)
-        for start, end in _sentence_spans(text)
+        for start, end in nltk_sentence_spans(text)
         for first, last in _token_spans(text[start:end])
     ]
 
@@ -127,7 +127,15 @@ def _block_spans(text: str) -> list[Span]:
     return [*spans, (start, len(text))]
 
 
-def _sentence_spans(text: str) -> list[Span]:
+def nltk_sentence_spans(text: str) -> list[Span]:
+    """The sentences of a text as NLTK finds them, which also breaks after abbreviations; see `sentences`.
+
+    Args:
+        text: any string.
+
+    Returns:
+        Start and end of each; the first starts at 0, and each of them ends where the next one starts.
+    """
     # Only the starts are from NLTK. A sentence extends to the next one, so no character between two is lost.
     limits = {0, len(text)}
     for block_start, block_end in _block_spans(text):
