@@ -120,6 +120,7 @@ FABIR = {
     "limit_evaluation": False,
     "wrong_passages": 0.0,
     "shared_norm": 0.0,
+    "set_aside": False,
 }
 BIDAF = {
     "word_dim": 100,
@@ -153,6 +154,7 @@ BIDAF = {
     "limit_evaluation": False,
     "wrong_passages": 0.0,
     "shared_norm": 0.0,
+    "set_aside": False,
 }
 PORWAL = {
     "word_dim": 400,
@@ -176,6 +178,7 @@ PORWAL = {
     "limit_evaluation": True,
     "wrong_passages": 0.0,
     "shared_norm": 0.0,
+    "set_aside": False,
 }
 BOLOGNA = {
     "word_dim": 50,
@@ -202,6 +205,7 @@ BOLOGNA = {
     "limit_evaluation": False,
     "wrong_passages": 0.0,
     "shared_norm": 0.0,
+    "set_aside": False,
 }
 # Table 3 and section 3.2.1; dropout and epochs are not in the report.
 CHEUNG = {
@@ -227,6 +231,7 @@ CHEUNG = {
     "limit_evaluation": False,
     "wrong_passages": 0.0,
     "shared_norm": 0.0,
+    "set_aside": False,
 }
 PUBLISHED = {
     "fabir": FABIR,

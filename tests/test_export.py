@@ -363,7 +363,8 @@ def test_few_questions_have_lengths_of_whole_steps(reader, questions, step):
 
 
 def test_core_operations_alone(folder):
-    assert operations(folder) - SERVING_OPS == set()
+    # The null head needs two more of TensorFlow's own operations.
+    assert operations(folder) - SERVING_OPS == {"Abs", "Log"}
 
 
 def test_signatures_have_names_and_a_batch_dimension(signatures):

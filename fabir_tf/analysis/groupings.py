@@ -56,8 +56,8 @@ def groupings(tokenized: TokenizedDataset) -> list[Grouping]:
 
     Returns:
         The groupings by answer length (of the first reference), question length, question type and passage length;
-        lengths are in tokens. Data with unanswerable questions is also grouped by whether there is an answer, and by the
-        reason why there is none, where the file gives any.
+        lengths are in tokens. Data with unanswerable questions is also grouped by whether there is an answer and, where
+        the file gives reasons, by why there is none.
 
     Reference: FABIR figures 3 to 6; thesis figure 17. The bounds are those of its authors' program.
     """
