@@ -73,8 +73,10 @@ def training_configs(draw):
     if values["linear_decay_epochs"]:
         values |= {"max_minutes": None, "patience": None}
     values["random_vectors"] &= values["vectors"] != "none"
-    if values["teacher"]:
+    if values["teacher"] or values["wrong_passages"]:
         values["passage_window"] = None
+    if not values["wrong_passages"]:
+        values["shared_norm"] = 0.0
     foreign = {name for names in OPTIMIZER_SETTINGS.values() for name in names} - {
         *OPTIMIZER_SETTINGS[values["optimizer"]]
     }
