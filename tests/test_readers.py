@@ -226,7 +226,7 @@ def test_only_variant_4_of_bologna_keeps_the_end_behind_the_start():
 
 
 def test_one_null_is_enough_for_cheungs_no_answer_and_not_by_default():
-    """The best span has the logits 1 + 9, both nulls 9 - 8, and the null start with the second token as the end 9 + 9."""
+    """The best span has the logits 1 + 9, both nulls 9 - 8, and the null start with the second end 9 + 9."""
     start, end = np.array([[0.0, 1.0, 0.0]], "float32"), np.array([[0.0, 9.0, 0.0]], "float32")
     null = np.array([[9.0, -8.0]], "float32")
     for null_pairs, expected in ((False, 10 - 1), (True, 10 - 18)):
