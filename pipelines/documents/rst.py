@@ -19,7 +19,7 @@ _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*[ \t]*")
 _BULLET = re.compile(r"[-*+\u2022\u2023\u2043](?:[ \t]+|$)")
 _ORDINAL = r"(?:\d+|[A-Za-z]|[ivxlcdmIVXLCDM]+|#)"
 _NUMBER = re.compile(rf"(?:\({_ORDINAL}\)|{_ORDINAL}[.)])(?:[ \t]+|$)")
-_FIELD = re.compile(r":((?![: ])(?:[^:\\\n]|\\.|:(?![ \t]|$)){1,200}):(?:[ \t]+|$)")
+_FIELD = re.compile(r":((?![: ])(?:[^:\\\n]|\\.|:(?![ \t`]|$)){1,200}):(?:[ \t]+|$)")
 _ARGUMENT = r"(?:[ =]<?[\w.|:-]+>?)?"
 _OPTION = re.compile(rf"(?:-[\w?]|--[\w-]+|/\w+){_ARGUMENT}(?:, (?:-[\w?]|--[\w-]+){_ARGUMENT})*(?:  +\S|$)")
 _LINE_BLOCK = re.compile(r"\|(?:[ \t]+|$)")

@@ -20,7 +20,8 @@ _MARKUP = re.compile(
     | {_BEGIN}\*\*(?P<strong>(?=[^\s*]).{{1,2000}}?(?<=[^\s\\]))\*\*{_END}
     | {_BEGIN}\*(?P<emphasis>(?=[^\s*]).{{0,2000}}?(?<=[^\s\\*]))\*{_END}
     | {_BEGIN}\|(?P<substitution>(?=[^\s|])[^|]{{1,100}}?(?<=\S))\|_{{0,2}}{_END}
-    | {_BEGIN}\[(?P<footnote>\d{{1,9}}|\#[\w.-]{{0,100}}|\*|[A-Za-z][\w.-]{{0,100}})\]_{_END}
+    | \s{{0,100}}{_BEGIN}\[(?P<footnote>\d{{1,9}}|\#[\w.-]{{0,100}}|\*)\]_{_END}
+    | {_BEGIN}(?P<citation>\[[A-Za-z][\w.-]{{0,100}}\])_{_END}
     | (?<![\w`*])(?P<reference>[A-Za-z0-9](?:[A-Za-z0-9]|[-+.:_](?=[A-Za-z0-9])){{0,200}})_{{1,2}}(?![\w`]){_END}
     """,
     re.VERBOSE | re.DOTALL,
