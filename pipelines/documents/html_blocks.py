@@ -26,14 +26,14 @@ _MAIN_ROLE = re.compile(r"""\srole\s*=\s*["']?main\b""", re.IGNORECASE)
 
 _SKIPPED = {
     *("script", "style", "template", "noscript", "svg", "math", "head", "nav", "footer", "aside", "form", "button"),
-    *("select", "textarea", "iframe", "object", "canvas", "audio", "video"),
+    *("select", "textarea", "title", "iframe", "object", "canvas", "audio", "video"),
 }
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 _BLOCKS = _HEADINGS | {
     *("address", "article", "blockquote", "body", "caption", "center", "dd", "details", "dialog", "div", "dl", "dt"),
     *("fieldset", "figcaption", "figure", "header", "hgroup", "hr", "html", "legend", "li", "main", "menu", "ol", "p"),
-    *("pre", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "title", "tr", "ul"),
+    *("pre", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul"),
 }
 _ITEMS = ("li", "dt", "dd")
 

@@ -113,12 +113,17 @@ def _groups(lines: list[MappedText]) -> Iterator[list[MappedText]]:
     long = lengths[len(lengths) * 9 // 10] if lengths else 0
     group: list[MappedText] = []
     for line in lines:
-        if group and (len(group[-1]) < SHORT_LINE * long or _ITEM.match(line.text) or _HEADING.fullmatch(line.text)):
+        if group and (_ends(group[-1], long) or _ITEM.match(line.text) or _HEADING.fullmatch(line.text)):
             yield group
             group = []
         group.append(line)
     if group:
         yield group
+
+
+def _ends(line: MappedText, long: int) -> bool:
+    """Whether a paragraph ends with a line, where the long ones of the page have `long` characters."""
+    return len(line) < SHORT_LINE * long and not line.text.endswith("-")
 
 
 def _unhyphenated(group: list[MappedText], words: set[str]) -> MappedText:
