@@ -8,7 +8,6 @@ import contextlib
 import errno
 import json
 import os
-import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from fabir_tf.pipelines.documents.bm25 import BM25Settings, Postings, best, scor
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.mapped_text import MappedText, Run
 from fabir_tf.pipelines.documents.paragraphs import Paragraph
+from fabir_tf.pipelines.documents.sqlite import sqlite3
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, user_path
 from fabir_tf.pipelines.json_files import quoted
@@ -206,12 +206,14 @@ class DocumentIndex:
         Returns:
             The best first; of equal ones, the earlier one first: those that `BM25` finds among the same paragraphs.
         """
+        words = search_words.question_words(question)
         with self._lock, self._messages(), self._transaction("DEFERRED"):
-            self._refresh()
-            words = search_words.question_words(question)
-            postings = {word: found for word in words if len((found := self._occurrences(word)).texts)}
+            with self._decoding():
+                self._refresh()
+                postings = {word: found for word in words if len((found := self._occurrences(word)).texts)}
             ranked = best(score(postings, self._statistics.lengths, self._settings), k)
-            return [Found(self._paragraph(int(self._statistics.ids[index])), value) for index, value in ranked]
+            with self._decoding():
+                return [Found(self._paragraph(int(self._statistics.ids[place])), value) for place, value in ranked]
 
     def sources(self) -> list[str]:
         """The sources of all documents, in their order."""
@@ -324,7 +326,8 @@ class DocumentIndex:
         ids = self._connection.execute("SELECT id FROM paragraphs WHERE document = ?", (document,)).fetchall()
         for (number,) in ids:
             # FTS5 keeps no texts, so it is told which words go.
-            words = " ".join(search_words.text_words(self._paragraph(number).searched_text))
+            with self._decoding():
+                words = " ".join(search_words.text_words(self._paragraph(number).searched_text))
             self._connection.execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (number, words))
         self._connection.execute("DELETE FROM paragraphs WHERE document = ?", (document,))
         self._connection.execute("DELETE FROM documents WHERE id = ?", (document,))
@@ -398,6 +401,17 @@ class DocumentIndex:
         self._connection.commit()
 
     @contextlib.contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Turns errors of rows that SQLite could read, and that hold something else than was written, into a sentence.
+
+        It stands around nothing but their decoding.
+        """
+        try:
+            yield
+        except (ValueError, TypeError, IndexError, OverflowError) as error:
+            raise _damaged(self.path, error) from error
+
+    @contextlib.contextmanager
     def _messages(self) -> Iterator[None]:
         """Turns SQLite's errors into sentences."""
         try:
@@ -424,14 +438,19 @@ def _explained(error: sqlite3.Error, path: Any) -> Exception:
     if "locked" in text or "busy" in text:
         return UserError(f"{path}: another process is writing the index ({text}); try again when it has ended.")
     if "fts5" in text:
-        return UserError(f"{path}: this Python's SQLite has no full-text search ({text}).")
+        remedy = "if TensorFlow was imported before sqlite3, import sqlite3 first"
+        return UserError(f"{path}: Python's SQLite has no full-text search ({text}); {remedy}.")
     if "full" in text:
         return WriteError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     if "readonly" in text or "unable to open" in text:
         return WriteError(errno.EACCES, text, str(path))
     if "not a database" in text:
         return UserError(f"{path}: found another file, expected an index of documents.")
-    return UserError(f"{path}: the index is damaged ({text}): delete it, index again.")
+    return _damaged(path, error)
+
+
+def _damaged(path: Any, error: Exception) -> UserError:
+    return UserError(f"{path}: the index is damaged ({error}): delete it, index again.")
 
 
 def _stored(text: str) -> bytes:
