@@ -60,7 +60,12 @@ def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> I
     elif place.suffix.lower() in COLLECTIONS:
         yield from _without_faults(_from_lines(path), skipped)
     else:
-        yield _read(path, str(path), place.suffix)
+        yield _read(path, str(path))
+
+
+def format_of(name: str) -> str:
+    """The format of a document by the ending of its name; plain text where that is unknown."""
+    return FORMATS.get(os.path.splitext(name)[1].lower(), PLAIN)
 
 
 def decode_text(raw: bytes, name: str) -> str:
@@ -104,7 +109,7 @@ def _from_folder(folder: Path, name: str | os.PathLike) -> Iterator[Callable[[],
     if not sources:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
     for source in sources:
-        yield partial(_read, folder / source, source, os.path.splitext(source)[1])
+        yield partial(_read, folder / source, source)
 
 
 def _sources(folder: Path) -> Iterator[str]:
@@ -115,9 +120,9 @@ def _sources(folder: Path) -> Iterator[str]:
                 yield Path(place, name).relative_to(folder).as_posix()
 
 
-def _read(path: str | os.PathLike, source: str, ending: str) -> Document:
+def _read(path: str | os.PathLike, source: str) -> Document:
     raw = read_input(path, _EXPECTED)
-    format = FORMATS.get(ending.lower(), PLAIN)
+    format = format_of(source)
     return Document(source, raw if format == PDF else decode_text(raw, str(path)), format)
 
 
