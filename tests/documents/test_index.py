@@ -41,18 +41,15 @@ QUESTIONS = [
 ]
 
 
-def ranked_in_memory(documents, question, k=20, settings=None):
-    paragraphs = [paragraph for document in documents for paragraph in document.paragraphs()]
-    ranker = BM25((paragraph.searched_text for paragraph in paragraphs), settings)
-    return [(paragraphs[number], score) for number, score in ranker.rank(question, k)]
-
-
 def check_alike(index, documents, questions=QUESTIONS, settings=None):
     """The index holds these documents and no more, in their order, and ranks them as BM25 does in memory."""
     assert index.sources() == [document.source for document in documents]
-    assert len(index) == sum(len(document.paragraphs()) for document in documents)
+    paragraphs = [paragraph for document in documents for paragraph in document.paragraphs()]
+    assert len(index) == len(paragraphs)
+    ranker = BM25((paragraph.searched_text for paragraph in paragraphs), settings)
     for question in questions:
-        assert [tuple(found) for found in index.search(question)] == ranked_in_memory(documents, question, 20, settings)
+        expected = [(paragraphs[number], score) for number, score in ranker.rank(question)]
+        assert [tuple(found) for found in index.search(question)] == expected
 
 
 @pytest.fixture(scope="module")
