@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -176,7 +177,7 @@ class DocumentIndex:
         with self._lock, self._messages():
             writer = self._begin_update()
             seen: set[str] = set()
-            counts = dict.fromkeys(("added", "changed", "unchanged", "removed", "skipped"), 0)
+            counts: Counter[str] = Counter()
             for document in documents:
                 if document.source in seen:
                     raise UserError(f"found two documents with the source {quoted(document.source)}, expected one.")
