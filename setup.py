@@ -42,7 +42,8 @@ setup(
     extras_require={
         # What the test command and .ci/run need: the runner, for two tests at a time, the linter, two type checkers
         # (pyright runs on Node.js), the second backend of the layer tests, random text for the property tests, what
-        # executes the notebook with its pictures, Parquet, and the messages of warm-up requests.
+        # executes the notebook with its pictures, Parquet, the messages of warm-up requests, PDF, and the parsers of
+        # Markdown and reStructuredText that ours are compared with.
         "test": [
             "pytest",
             "pytest-xdist",
@@ -57,7 +58,13 @@ setup(
             "nbformat",
             "pyarrow",
             "tensorflow-serving-api",
+            "pypdf",
+            "markdown-it-py",
+            "docutils",
         ],
+        # Reading PDF; text, Markdown, reStructuredText and HTML need no package. pypdf keeps the order of reading where
+        # pdfminer.six mixes the lines of justified text, takes half its time, and is one package of pure Python.
+        "documents": ["pypdf"],
         # Reading and writing Parquet, as Hugging Face keeps its datasets; all other formats need no package.
         "parquet": ["pyarrow"],
         # TensorFlow Serving's messages: the warm-up requests of an export, and the gRPC client.

@@ -666,3 +666,17 @@ def test_a_mistake_is_one_sentence(tmp_path, script, argument, sentence, run_scr
     expected = sentence.format(folder=tmp_path)
     assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
     assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_search_finds_and_indexes(run_script, tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "mill.md").write_text("# Mill\n\n" + "The wheel turns. " * 40 + "\n\n" + "It grinds. " * 80)
+    dataset = write_squad(tmp_path / "dev.json", ARTICLES)
+    sizes = ("--corpus=pages,dev.json", "--sizes=2,3,1000", "--questions=2")
+    printed = run_script("search", f"--dataset={dataset}", "--k1=0.6,1.2", *sizes)
+    assert printed.status == 0, printed
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.stdout.splitlines() if "|" in line]
+    recalls = [row for row in rows if row[0] in ("passage", "title and passage")]
+    assert [(row[1], row[2]) for row in recalls] == [("0.6", "0.75"), ("1.2", "0.75")] * 2
+    assert all(0 <= float(row[3]) <= float(row[4]) <= float(row[5]) <= 100 for row in recalls)
+    assert [(row[0], row[-1]) for row in rows if row[-1] in ("yes", "no")] == [("2", "yes"), ("3", "yes")]

@@ -1,0 +1,181 @@
+"""Reads documents: a file, a folder with all that is below it, or a collection in JSON lines."""
+
+import codecs
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fabir_tf.pipelines.documents.documents import PDF, PLAIN, READERS, Document
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import open_input, read_input, reading_errors, user_path
+from fabir_tf.pipelines.json_files import loads, quoted, shown
+
+FORMATS = {
+    ".txt": PLAIN,
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".rst": "rst",
+    ".html": "html",
+    ".htm": "html",
+    ".pdf": PDF,
+}
+"""The formats of documents by the endings of their files."""
+
+COLLECTIONS = (".jsonl", ".ndjson")
+"""Endings of JSON lines: one document a line, with `text`, `id` or `source`, and perhaps `title` and `format`."""
+
+# UTF-32 first: its mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_EXPECTED = "a document or a folder of documents"
+
+Skipped = Callable[[str], None]
+
+
+def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> Iterator[Document]:
+    """Reads documents one at a time.
+
+    Args:
+        path: a folder, whose files with the endings of `FORMATS` are read in the order of their names, hidden ones
+            left out; a file of `COLLECTIONS`; or any other file, which is plain text if its ending is unknown.
+        skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
+
+    Yields:
+        The documents. The source of a file in a folder is its path below the folder, with `/`; that of a line is its
+        `source`, `id` or number; that of a file is the path as it was given.
+
+    Raises:
+        UserError: nothing is there, or a document cannot be read and `skipped` is None.
+    """
+    place = user_path(path)
+    if place.is_dir():
+        yield from _without_faults(_from_folder(place, path), skipped)
+    elif place.suffix.lower() in COLLECTIONS:
+        yield from _without_faults(_from_lines(path), skipped)
+    else:
+        yield _read(path, str(path))
+
+
+def format_of(name: str) -> str:
+    """The format of a document by the ending of its name; plain text where that is unknown."""
+    return FORMATS.get(os.path.splitext(name)[1].lower(), PLAIN)
+
+
+def decode_text(raw: bytes, name: str) -> str:
+    """Decodes UTF-8, or UTF-16 and UTF-32 with a byte order mark.
+
+    Args:
+        raw: the file.
+        name: its name, for messages.
+
+    Returns:
+        The text without its mark.
+
+    Raises:
+        UserError: it is in another encoding, or no text.
+    """
+    encoding = next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), "utf-8")
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        found = f"byte {error.start} is not {encoding.upper().removesuffix('-SIG')}"
+        raise UserError(f"{name}: {found}, expected UTF-8, or UTF-16 with a byte order mark.") from None
+    if "\0" in text:
+        raise UserError(f"{name}: found binary data at character {text.index(chr(0))}, expected text.")
+    return text
+
+
+def _without_faults(readers: Iterable[Callable[[], Document]], skipped: Skipped | None) -> Iterator[Document]:
+    for read in readers:
+        try:
+            document = read()
+        except UserError as error:
+            if skipped is None:
+                raise
+            skipped(str(error))
+        else:
+            yield document
+
+
+def _from_folder(folder: Path, name: str | os.PathLike) -> Iterator[Callable[[], Document]]:
+    sources = sorted(_sources(folder))
+    if not sources:
+        raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
+    for source in sources:
+        yield partial(_read, folder / source, source)
+
+
+def _sources(folder: Path) -> Iterator[str]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in FORMATS:
+                yield Path(place, name).relative_to(folder).as_posix()
+
+
+def _read(path: str | os.PathLike, source: str) -> Document:
+    raw = read_input(path, _EXPECTED)
+    format = format_of(source)
+    return Document(source, raw if format == PDF else decode_text(raw, str(path)), format)
+
+
+def _from_lines(path: str | os.PathLike) -> Iterator[Callable[[], Document]]:
+    sources: dict[str, int] = {}
+    with open_input(path, _EXPECTED) as file, reading_errors(path, _EXPECTED):
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield partial(_from_line, line, number, str(path), sources)
+    if not sources:
+        raise UserError(f"{path}: found no document, expected one JSON object a line.")
+
+
+def _from_line(line: bytes, number: int, name: str, sources: dict[str, int]) -> Document:
+    place = f"{name}: line {number}"
+    try:
+        fields = loads(decode_text(line, place))
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place} is no valid JSON ({error}).") from None
+    if not isinstance(fields, dict):
+        raise UserError(f"{place} is {shown(fields)}, expected an object with the field text.")
+    source = _source(fields, number, place)
+    title = _text(fields, "title", place) if fields.get("title") is not None else ""
+    document = Document(source, _text(fields, "text", place), _format(fields, place), title)
+    first = sources.setdefault(source, number)
+    if first != number:
+        raise UserError(f"{place}: the source {quoted(source)} is that of line {first}, expected another.")
+    return document
+
+
+def _source(fields: dict[str, Any], number: int, place: str) -> str:
+    key = next((key for key in ("source", "id") if fields.get(key) is not None), None)
+    if key is None:
+        return str(number)
+    value = fields[key]
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise UserError(f"{place}: {key} is {shown(value)}, expected a text or a whole number.")
+    return str(value)
+
+
+def _text(fields: dict[str, Any], key: str, place: str) -> str:
+    if key not in fields:
+        raise UserError(f"{place}: {key} is missing, expected a text.")
+    if not isinstance(fields[key], str):
+        raise UserError(f"{place}: {key} is {shown(fields[key])}, expected a text.")
+    return fields[key]
+
+
+def _format(fields: dict[str, Any], place: str) -> str:
+    format = fields.get("format", PLAIN)
+    choices = [name for name in READERS if name != PDF]
+    if format not in choices:
+        raise UserError(f"{place}: format is {shown(format)}, expected one of {', '.join(choices)}.")
+    return format

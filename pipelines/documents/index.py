@@ -1,0 +1,466 @@
+"""An index of documents in one SQLite file: made once, kept up to date, searched without reading the documents.
+
+SQLite's full-text module FTS5 keeps where each of our words occurs; scores are computed here, as `bm25.BM25` does for
+texts in memory, because FTS5's own ranking has fixed constants and another idf.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fabir_tf.pipelines.documents import search_words
+from fabir_tf.pipelines.documents.bm25 import BM25Settings, Postings, best, score
+from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.documents.mapped_text import MappedText, Run
+from fabir_tf.pipelines.documents.paragraphs import Paragraph
+from fabir_tf.pipelines.documents.sqlite import sqlite3
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import WriteError, user_path
+from fabir_tf.pipelines.json_files import quoted
+
+APPLICATION_ID = int.from_bytes(b"fabi", "big")
+"""Marks an SQLite file as an index of documents."""
+
+FORMAT = 1
+"""Version of the tables below."""
+
+LONGEST_WAIT = 30.0
+"""Seconds that a process waits for another one that is writing."""
+
+MOST_REMEMBERED = 5_000_000
+"""Occurrences of words that are kept in memory between two questions, 12 bytes each."""
+
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE documents (
+    id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE, title TEXT NOT NULL, digest TEXT NOT NULL,
+    position INTEGER NOT NULL
+);
+CREATE TABLE paragraphs (
+    id INTEGER PRIMARY KEY, document INTEGER NOT NULL, number INTEGER NOT NULL, length INTEGER NOT NULL,
+    kind TEXT NOT NULL, page INTEGER NOT NULL, text TEXT NOT NULL, runs TEXT NOT NULL, headings TEXT NOT NULL
+);
+CREATE UNIQUE INDEX places ON paragraphs (document, number, length);
+CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize='ascii');
+CREATE VIRTUAL TABLE occurrences USING fts5vocab(words, instance);
+"""
+
+
+class Found(NamedTuple):
+    """A paragraph that was found.
+
+    Attributes:
+        paragraph: the paragraph, as `Document.paragraphs` made it.
+        score: its BM25 score, above 0; higher is better.
+    """
+
+    paragraph: Paragraph
+    score: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an update did: numbers of documents.
+
+    Attributes:
+        added, changed, unchanged, removed: compared with the index before.
+        skipped: those that could not be read.
+    """
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    skipped: int = 0
+
+
+class _Statistics(NamedTuple):
+    """What scores need of all paragraphs, in the order of the documents.
+
+    Attributes:
+        ids: int64, of each paragraph.
+        lengths: int64, the words of each.
+        places: int64, the place in that order by id; -1 where there is none.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    places: np.ndarray
+
+
+class DocumentIndex:
+    """An index in a file. It can be used from several threads, and searched while another process updates it.
+
+    Args:
+        path: the file.
+        settings: BM25's constants.
+        create: whether a missing file is made; otherwise that is an error.
+
+    Raises:
+        UserError: there is no index, or the file is something else or damaged.
+
+    Example:
+        >>> with DocumentIndex("docs.index", create=True) as index:
+        ...     index.update(read_documents("docs"))
+        ...     index.search("Which flag resumes a run?", k=5)
+    """
+
+    def __init__(self, path: str | os.PathLike, settings: BM25Settings | None = None, create: bool = False):
+        self.path = user_path(path)
+        self._settings = settings or BM25Settings()
+        self._lock = threading.RLock()
+        self._seen: Any = None
+        self._statistics = _Statistics(*np.zeros((3, 0), np.int64))
+        self._postings: dict[str, Postings] = {}
+        self._remembered = 0
+        if self.path.is_dir() or (not create and not self.path.is_file()):
+            found = "a folder" if self.path.is_dir() else "no such file"
+            raise UserError(f"{path}: found {found}, expected an index of documents.")
+        with self._messages():
+            self._connection = _connected(self.path, create)
+        try:
+            with self._messages():
+                self._validate(create)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._connection.close()
+
+    def __enter__(self) -> "DocumentIndex":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """The number of paragraphs."""
+        with self._lock, self._messages():
+            return self._connection.execute("SELECT count(*) FROM paragraphs").fetchone()[0]
+
+    def update(
+        self,
+        documents: Iterable[Document],
+        progress: Callable[[int, str], None] | None = None,
+        skipped: Callable[[str], None] | None = None,
+    ) -> Changes:
+        """Makes the index hold exactly these documents.
+
+        Documents whose content has not changed are left as they are. Each one is written as a whole, so an update that
+        was interrupted or killed goes on where it stopped when it is started again. If another process begins to update
+        the same index, that one goes on and this one ends.
+
+        Args:
+            documents: all documents, each source once.
+            progress: called after each with the number of documents so far and its source.
+            skipped: takes the sentence about a document whose text cannot be read, which is then left out; None raises
+                it.
+
+        Returns:
+            What was done.
+
+        Raises:
+            UserError: two documents have the same source, one cannot be read, or another process took over.
+            WriteError: the file cannot be written.
+        """
+        with self._lock, self._messages():
+            writer = self._begin_update()
+            seen: set[str] = set()
+            counts: Counter[str] = Counter()
+            for document in documents:
+                if document.source in seen:
+                    raise UserError(f"found two documents with the source {quoted(document.source)}, expected one.")
+                try:
+                    done = self._put(document, len(seen), writer)
+                except UserError as error:
+                    if skipped is None or isinstance(error, _TakenOverError):
+                        raise
+                    skipped(str(error))
+                    counts["skipped"] += 1
+                    continue
+                counts[done] += 1
+                seen.add(document.source)
+                if progress:
+                    progress(len(seen), document.source)
+            counts["removed"] = self._remove_others(seen, writer)
+            self._end_update()
+            return Changes(**counts)
+
+    def search(self, question: str, k: int = 20) -> list[Found]:
+        """The paragraphs that share a word with a question.
+
+        Args:
+            question: any string.
+            k: the most paragraphs.
+
+        Returns:
+            The best first; of equal ones, the earlier one first: those that `BM25` finds among the same paragraphs.
+        """
+        words = search_words.question_words(question)
+        with self._lock, self._messages(), self._transaction("DEFERRED"):
+            with self._decoding():
+                self._refresh()
+                postings = {word: found for word in words if len((found := self._occurrences(word)).texts)}
+            ranked = best(score(postings, self._statistics.lengths, self._settings), k)
+            with self._decoding():
+                return [Found(self._paragraph(int(self._statistics.ids[place])), value) for place, value in ranked]
+
+    def sources(self) -> list[str]:
+        """The sources of all documents, in their order."""
+        with self._lock, self._messages():
+            rows = self._connection.execute("SELECT source FROM documents ORDER BY position").fetchall()
+        return [source for (source,) in rows]
+
+    def _validate(self, create: bool) -> None:
+        """Checks that the file is an index; makes the tables of a new one."""
+        found = self._fact("PRAGMA application_id")
+        is_new = not self._fact("SELECT count(*) FROM sqlite_master")
+        if is_new and create:
+            with self._transaction("IMMEDIATE"):
+                # Another process may have been faster.
+                if not self._fact("SELECT count(*) FROM sqlite_master"):
+                    self._make_tables()
+            return
+        if found != APPLICATION_ID:
+            what = "an empty file" if is_new else "an SQLite file of another program"
+            raise UserError(f"{self.path}: found {what}, expected an index of documents.")
+        version = self._fact("PRAGMA user_version")
+        if version != FORMAT:
+            raise UserError(
+                f"{self.path}: found an index of format {version}, expected {FORMAT}: delete it, index again."
+            )
+        words = self._fact("SELECT value FROM facts WHERE name = 'words'")
+        if words != str(search_words.VERSION):
+            raise UserError(
+                f"{self.path}: found an index with version {words} of the rules for words, expected "
+                f"{search_words.VERSION}: delete it, index again."
+            )
+
+    def _make_tables(self) -> None:
+        for statement in _TABLES.split(";"):
+            if statement.strip():
+                self._connection.execute(statement)
+        self._connection.execute("INSERT INTO facts VALUES ('words', ?)", (str(search_words.VERSION),))
+        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    def _fact(self, statement: str) -> Any:
+        return self._connection.execute(statement).fetchone()[0]
+
+    def _begin_update(self) -> str:
+        """Takes the index over from any other process that updates it; returns the mark of this update."""
+        # Searches of other processes go on while a write-ahead log is written.
+        self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        writer = uuid.uuid4().hex
+        with self._transaction("IMMEDIATE"):
+            self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('writer', ?)", (writer,))
+        return writer
+
+    def _end_update(self) -> None:
+        """Makes it one file again, which can be searched where nothing can be written."""
+        # Another process that has it open keeps the log; then the last one to close it removes the log.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            self._connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * LONGEST_WAIT)}")
+
+    @contextlib.contextmanager
+    def _writing(self, writer: str) -> Iterator[None]:
+        with self._transaction("IMMEDIATE"):
+            if self._fact("SELECT value FROM facts WHERE name = 'writer'") != writer:
+                raise _TakenOverError(f"{self.path}: another process has begun to update the index, so this one ends.")
+            yield
+        self._seen = None
+
+    def _put(self, document: Document, position: int, writer: str) -> str:
+        """Writes a document; returns the count of `Changes` that grows."""
+        digest = document.digest
+        row = self._connection.execute(
+            "SELECT id, digest, position FROM documents WHERE source = CAST(? AS TEXT)", (_stored(document.source),)
+        ).fetchone()
+        if row and row[1:] == (digest, position):
+            return "unchanged"
+        if row and row[1] == digest:
+            with self._writing(writer):
+                self._connection.execute("UPDATE documents SET position = ? WHERE id = ?", (position, row[0]))
+            return "unchanged"
+        paragraphs = document.paragraphs()
+        with self._writing(writer):
+            if row:
+                self._remove(row[0])
+            values = (_stored(document.source), _stored(document.title), digest, position)
+            cursor = self._connection.execute(
+                "INSERT INTO documents (source, title, digest, position)"
+                " VALUES (CAST(? AS TEXT), CAST(? AS TEXT), ?, ?)",
+                values,
+            )
+            for paragraph in paragraphs:
+                self._insert(paragraph, cursor.lastrowid)
+        return "changed" if row else "added"
+
+    def _insert(self, paragraph: Paragraph, document: int | None) -> None:
+        words = search_words.text_words(paragraph.searched_text)
+        headings = [[heading.text, heading.runs] for heading in paragraph.headings]
+        cursor = self._connection.execute(
+            "INSERT INTO paragraphs (document, number, length, kind, page, text, runs, headings)"
+            " VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)",
+            (
+                *(document, paragraph.number, len(words), paragraph.kind, paragraph.page),
+                *(_stored(paragraph.text), _json(paragraph.content.runs), _json(headings)),
+            ),
+        )
+        self._connection.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (cursor.lastrowid, " ".join(words)))
+
+    def _remove(self, document: int) -> None:
+        ids = self._connection.execute("SELECT id FROM paragraphs WHERE document = ?", (document,)).fetchall()
+        for (number,) in ids:
+            # FTS5 keeps no texts, so it is told which words go.
+            with self._decoding():
+                words = " ".join(search_words.text_words(self._paragraph(number).searched_text))
+            self._connection.execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (number, words))
+        self._connection.execute("DELETE FROM paragraphs WHERE document = ?", (document,))
+        self._connection.execute("DELETE FROM documents WHERE id = ?", (document,))
+
+    def _remove_others(self, sources: set[str], writer: str) -> int:
+        rows = self._connection.execute("SELECT id, source FROM documents").fetchall()
+        others = [number for number, source in rows if source not in sources]
+        for number in others:
+            with self._writing(writer):
+                self._remove(number)
+        return len(others)
+
+    def _refresh(self) -> None:
+        """Reads the statistics again if the index has changed since."""
+        # The first statement of a transaction decides which state of the file it sees.
+        self._fact("SELECT count(*) FROM facts")
+        version = self._fact("PRAGMA data_version")
+        if version == self._seen:
+            return
+        pairs = self._connection.execute(
+            "SELECT paragraphs.id, paragraphs.length FROM documents CROSS JOIN paragraphs"
+            " ON paragraphs.document = documents.id ORDER BY documents.position, paragraphs.number"
+        ).fetchall()
+        ids, lengths = np.array(pairs, np.int64).reshape(-1, 2).T
+        places = np.full(ids.max(initial=0) + 1, -1)
+        places[ids] = np.arange(len(ids))
+        self._statistics = _Statistics(ids, lengths, places)
+        self._postings, self._remembered, self._seen = {}, 0, version
+
+    def _occurrences(self, word: str) -> Postings:
+        if word in self._postings:
+            return self._postings[word]
+        pairs = self._connection.execute(
+            "SELECT doc, count(*) FROM occurrences WHERE term = ? GROUP BY doc", (word,)
+        ).fetchall()
+        ids, counts = np.array(pairs, np.int64).reshape(-1, 2).T
+        texts = self._statistics.places[ids]
+        order = np.argsort(texts)
+        found = Postings(texts[order].astype(np.int64), counts[order])
+        self._remembered += len(pairs)
+        if self._remembered > MOST_REMEMBERED:
+            self._postings, self._remembered = {}, len(pairs)
+        self._postings[word] = found
+        return found
+
+    def _paragraph(self, number: int) -> Paragraph:
+        row = self._connection.execute(
+            "SELECT documents.source, documents.title, paragraphs.number, kind, page, text, runs, headings"
+            " FROM paragraphs JOIN documents ON documents.id = paragraphs.document WHERE paragraphs.id = ?",
+            (number,),
+        ).fetchone()
+        source, title, place, kind, page, text, runs, headings = row
+        return Paragraph(
+            source,
+            place,
+            _mapped(text, json.loads(runs)),
+            tuple(_mapped(*heading) for heading in json.loads(headings)),
+            kind,
+            page,
+            title,
+        )
+
+    @contextlib.contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self._connection.execute(f"BEGIN {kind}")
+        try:
+            yield
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
+
+    @contextlib.contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Turns errors of rows that SQLite could read, and that hold something else than was written, into a sentence.
+
+        It stands around nothing but their decoding.
+        """
+        try:
+            yield
+        except (ValueError, TypeError, IndexError, OverflowError) as error:
+            raise _damaged(self.path, error) from error
+
+    @contextlib.contextmanager
+    def _messages(self) -> Iterator[None]:
+        """Turns SQLite's errors into sentences."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _explained(error, self.path) from error
+
+
+class _TakenOverError(UserError):
+    """Another process has begun to update the index."""
+
+
+def _connected(path: Any, create: bool) -> sqlite3.Connection:
+    # A URI, so that no file is made where none is meant to be.
+    uri = f"{path.resolve().as_uri()}?mode={'rwc' if create else 'rw'}"
+    connection = sqlite3.connect(uri, LONGEST_WAIT, isolation_level=None, check_same_thread=False, uri=True)
+    # JSON may hold lone surrogates, which UTF-8 does not.
+    connection.text_factory = lambda raw: raw.decode("utf-8", "surrogatepass")
+    return connection
+
+
+def _explained(error: sqlite3.Error, path: Any) -> Exception:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return UserError(f"{path}: another process is writing the index ({text}); try again when it has ended.")
+    if "fts5" in text:
+        remedy = "if TensorFlow was imported before sqlite3, import sqlite3 first"
+        return UserError(f"{path}: Python's SQLite has no full-text search ({text}); {remedy}.")
+    if "full" in text:
+        return WriteError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    if "readonly" in text or "unable to open" in text:
+        return WriteError(errno.EACCES, text, str(path))
+    if "not a database" in text:
+        return UserError(f"{path}: found another file, expected an index of documents.")
+    return _damaged(path, error)
+
+
+def _damaged(path: Any, error: Exception) -> UserError:
+    return UserError(f"{path}: the index is damaged ({error}): delete it, index again.")
+
+
+def _stored(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _mapped(text: str, runs: list[list[int]]) -> MappedText:
+    return MappedText(text, tuple(Run(*run) for run in runs))
