@@ -337,7 +337,8 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
     with (out / "scores.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["predictions"] for row in rows[:2]] == ["ours", "predictions"]
-    pictures = {"by_answer_length", "by_question_length", "by_question_type", "by_passage_length", "certainty"}
+    pictures = {"by_answer_length", "by_question_length", "by_question_type", "by_passage_length"}
+    pictures |= {"certainty", "risk_coverage"}
     assert {path.stem for path in out.glob("*.png")} == pictures
     assert (out / "certainty.png").read_bytes().startswith(b"\x89PNG")
     text = (out / "report.html").read_text(encoding="utf-8")
