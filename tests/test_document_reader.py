@@ -16,31 +16,8 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import NO_ANSWER, Answer, Span
 from fabir_tf.reading.document_reader import DocumentAnswer, DocumentReader, documents_of, sentence_around
 
-WORDS = [
-    "the",
-    "old",
-    "mill",
-    "was",
-    "built",
-    "by",
-    "anna",
-    "keld",
-    "in",
-    "lake",
-    "lies",
-    "north",
-    "of",
-    "dunmere",
-    "owl",
-    "hunts",
-    "at",
-    "night",
-    "it",
-    "is",
-    "a",
-    "an",
-    "and",
-]
+TEXT = "the old mill was built by anna keld in lake lies north of dunmere owl hunts at night it is a an and"
+WORDS = TEXT.split()
 MILL = "# The old mill\n\nIt was **built** by *Anna\nKeld* in 1712 &amp; it [grinds](x.html) wheat.\n"
 LAKE = "# Lake Orrin\n\nThe lake lies north of `Dunmere`.\n\n* cold\n* green\n"
 OWL = "The owl hunts at night.\n\nIt sleeps by day."
@@ -361,10 +338,9 @@ def test_predict_and_search_answer_alike(commands, tiny_run, texts):
     original = FOLDER[answer["source"]][answer["start"] : answer["end"]]
     assert (original[0], original[-1]) == (answer["answer"][0], answer["answer"][-1])
     made = passed(commands("index", f"--input={texts}", "--index=texts.index")).stdout
-    assert (
-        made == "texts.index: 4 paragraphs of 3 documents: 3 added, 0 changed, 0 unchanged, 0 removed, 0 left out\n"
-        or (" of 3 documents: 3 added, 0 changed, 0 unchanged, 0 removed, 0 left out\n" in made)
-    )
+    paragraphs = len(Collection(read_documents(texts)))
+    counts = "3 added, 0 changed, 0 unchanged, 0 removed, 0 left out"
+    assert made == f"texts.index: {paragraphs} paragraphs of 3 documents: {counts}\n"
     again = passed(commands("index", f"--input={texts}", "--index=texts.index")).stdout
     assert "0 added, 0 changed, 3 unchanged" in again
     found = passed(commands("search", run, "--index=texts.index", f"--question={QUESTION}", "--n_best=3")).stdout
