@@ -137,7 +137,7 @@ class DocumentReader:
         reader: a `Reader`, or anything else that answers questions.
         paragraphs: how many are read for each question.
         rank_weight: what a point of BM25 counts against the logits of an answer; 0 takes the answer that the reader is
-            surest of. The default was chosen on 400 training questions with fabir-base.
+            surest of. The default has not been chosen on data yet.
         with_heading: whether a paragraph is read with the heading above it.
         searched: what to answer from where no texts are given: a `Collection` or a `DocumentIndex`.
 
