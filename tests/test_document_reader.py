@@ -365,7 +365,6 @@ def test_predict_and_search_answer_alike(commands, tiny_run, texts):
         ("predict", "--document=nothing --question=Who?", "nothing: found no document"),
         ("predict", "--document=texts", ["--question and --input_file", "neither"]),
         ("predict", "--document=texts --question=Who? --passage=Anna", ["--passage and --document", "both"]),
-        ("predict", "--document=texts --question=?", "could not be answered"),
         ("predict", "--document=texts --question=", "--question is blank"),
         ("predict", "--document=texts --question=Who? --paragraphs=0", "--paragraphs=0"),
         ("predict", "--document=texts --input_file=absent", "absent: found no such file"),
