@@ -93,6 +93,8 @@ setup(
             "fabir-convert = fabir_tf.commands.entry:convert",
             "fabir-describe = fabir_tf.commands.entry:describe",
             "fabir-negatives = fabir_tf.commands.entry:negatives",
+            "fabir-index = fabir_tf.commands.entry:index",
+            "fabir-search = fabir_tf.commands.entry:search",
         ]
     },
 )

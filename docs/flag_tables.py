@@ -50,7 +50,9 @@ They have FABIR's flags where these mean something, and these:
 | `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
 | `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
 | `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--spans_file`, `--na_prob_file`, `--report_file` |
-| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--output_file`, `--n_best` |
+| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--document` (a file or folder to answer from) with `--paragraphs`, `--output_file`, `--n_best` |
+| `fabir-index` | `--input` (a folder, a file or JSON lines), `--index` |
+| `fabir-search` | `--run_dir`, `--index`, `--question` or `--input_file`, `--paragraphs`, `--output_file`, `--n_best` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
@@ -58,9 +60,9 @@ They have FABIR's flags where these mean something, and these:
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | `fabir-negatives` | `--dataset`, `--output_file`, `--kinds`, `--share`, `--seed`, `--set_aside`, `--keep_answerable` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
-| evaluate, predict, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir`, `--no_answer_threshold` |
-| these four and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
-| all | `--import`, a Python module to load first; and all but `fabir-predict` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
+| evaluate, predict, search, export, analyze | `--model` (a reader that comes with the package) instead of `--run_dir`, `--no_answer_threshold` |
+| these five and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
+| all | `--import`, a Python module to load first; and all but `fabir-predict`, `fabir-search`, `fabir-index` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
 """
 
 

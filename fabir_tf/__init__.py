@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fabir_tf.pipelines.datasets.sources import load_dataset
     from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
     from fabir_tf.reading.calibration import calibrate
+    from fabir_tf.reading.document_reader import DocumentReader
     from fabir_tf.reading.evaluation import evaluate
     from fabir_tf.reading.inspection import look_inside
     from fabir_tf.reading.packing import pack
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Answer": "fabir_tf.reading.answers",
     "DataOptions": "fabir_tf.training.training_config",
+    "DocumentReader": "fabir_tf.reading.document_reader",
     "FabirConfig": "fabir_tf.models.fabir",
     "QuestionAnswerer": "fabir_tf.reading.answers",
     "Reader": "fabir_tf.reading.reader",
@@ -75,6 +77,7 @@ _LAZY_PACKAGES = ("analysis", "export", "layers", "models", "pipelines", "readin
 __all__ = [
     "Answer",
     "DataOptions",
+    "DocumentReader",
     "FabirConfig",
     "QuestionAnswerer",
     "Reader",

@@ -33,6 +33,8 @@ COMMANDS = (
     "convert",
     "describe",
     "negatives",
+    "index",
+    "search",
 )
 
 

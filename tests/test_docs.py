@@ -48,6 +48,8 @@ NOT_RUN = {
     ".venv/bin/python": "the tests themselves",
     ".venv/bin/ruff": "CI runs it",
 }
+# Commands that read no dataset of TFDS and keep no tokens.
+WITHOUT_DATASETS = ("predict", "search", "index", "convert")
 # Folders and endings of the repository's own files.
 PATH = re.compile(
     r"(?<![\w/.-])(?:(?:benchmarks|configs|docs|export|fabir_tf|layers|notebooks|pipelines|tests)/[\w./-]*[\w/]"
@@ -201,10 +203,10 @@ def read(page: Path) -> str:
 def test_every_command_takes_what_the_page_of_flags_says_of_all(flags):
     for command, names in flags.items():
         assert "import" in names, command
-        is_reading = command in ("evaluate", "predict", "export", "analyze", "teach")
+        is_reading = command in ("evaluate", "predict", "search", "export", "analyze", "teach")
         assert not is_reading or {"max_passage", "max_answer", "precision"} <= names, command
-        assert command in ("predict", "convert") or {"tfds_data_dir", "tfds_manual_dir"} <= names, command
-        assert command in ("predict", "convert", "negatives") or "cache_dir" in names, command
+        assert command in WITHOUT_DATASETS or {"tfds_data_dir", "tfds_manual_dir"} <= names, command
+        assert command in (*WITHOUT_DATASETS, "negatives") or "cache_dir" in names, command
 
 
 def test_the_page_of_flags_names_every_flag_of_every_command(flags, flags_page):
@@ -292,7 +294,7 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
         data = [] if is_given else ["--dataset=train-v1.1.json", "--eval_dataset=dev-v1.1.json"]
         size = SMALL_MODEL if is_fabir(arguments) else ()
         arguments = [*size, *arguments, *data, "--epochs=0"]
-    if command not in ("predict", "convert", "negatives"):
+    if command not in (*WITHOUT_DATASETS, "negatives"):
         arguments = [*arguments, "--cache_dir="]
     if "KERAS_BACKEND=jax" in line:
         _run_on_jax(session.folder, command, arguments)
@@ -301,6 +303,8 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
     assert done.status == 0, (line, done)
     if command == "predict":
         fields = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "score", "n_best"]
+        if any(argument.startswith("--document=") for argument in arguments):
+            fields += ["source", "heading", "paragraph", "page", "sentence", "rank_score"]
         assert all(list(json.loads(text)) == ["id", *fields] for text in done.stdout.splitlines()), (line, done)
     return done.stdout
 

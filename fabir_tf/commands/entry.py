@@ -244,11 +244,13 @@ def _write(target: int, content: bytes) -> None:
 
 convert = functools.partial(run, "convert")
 describe = functools.partial(run, "describe")
+index = functools.partial(run, "index")
 negatives = functools.partial(run, "negatives")
 prepare = functools.partial(run, "prepare")
 train = functools.partial(run, "train")
 evaluate = functools.partial(run, "evaluate")
 predict = functools.partial(run, "predict")
+search = functools.partial(run, "search")
 export = functools.partial(run, "export")
 compare = functools.partial(run, "compare")
 reproduce = functools.partial(run, "reproduce")

@@ -5,6 +5,7 @@
                             plain_text.py: blocks under their headings
                             paragraphs.py: short blocks joined           -> Paragraph(text, heading, page, offsets, ...)
     BM25(texts).rank(...)   bm25.py: texts in memory                     -> Ranked(number, score)
+    Collection(documents)   collection.py: documents in memory           -> Found(paragraph, score)
     DocumentIndex(path)     index.py: documents in a file, same scores   -> Found(paragraph, score)
 
 Every parser cuts and joins `MappedText` (mapped_text.py), which carries the offsets. Nothing here imports TensorFlow or

@@ -216,6 +216,16 @@ class DocumentIndex:
             with self._decoding():
                 return [Found(self._paragraph(int(self._statistics.ids[place])), value) for place, value in ranked]
 
+    def first(self, k: int) -> list[Paragraph]:
+        """The first paragraphs of the first documents.
+
+        Args:
+            k: the most paragraphs.
+        """
+        with self._lock, self._messages(), self._transaction("DEFERRED"), self._decoding():
+            self._refresh()
+            return [self._paragraph(int(number)) for number in self._statistics.ids[:k]]
+
     def sources(self) -> list[str]:
         """The sources of all documents, in their order."""
         with self._lock, self._messages():

@@ -1,0 +1,54 @@
+"""Answers questions from an index of documents that fabir-index made.
+
+    fabir-search --run_dir=runs/base --index=docs.index --question="Which flag resumes a run?"
+    fabir-search --run_dir=runs/base --index=docs.index --input_file=questions.txt --output_file=answers.jsonl
+
+The input is one question a line, or a file of questions, whose passages are not looked at; "-" is standard input. Each
+answer is one JSON line, as those of fabir-predict --document.
+"""
+
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("search")
+
+from absl import flags
+
+from fabir_tf.commands import answering, cli
+from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.errors import UserError
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    cli.define_reader_flags("answers")
+    flags.DEFINE_string("index", None, "File that fabir-index wrote.")
+    flags.DEFINE_string("question", None, "The question.")
+    text = "File of questions instead: one a line, or SQuAD JSON, JSON lines, CSV or Parquet; - is standard input."
+    flags.DEFINE_string("input_file", None, text)
+    answering.define_paragraphs_flag()
+    answering.define_output_flags()
+
+
+def main(values: flags.FlagValues) -> None:
+    """Searches the index for each question, reads what it finds and writes the answers."""
+    folder = cli.needed_reader_folder(values)
+    cli.validate_given(values, index="the file that fabir-index wrote")
+    records = answering.asked_records(values)
+    answering.validate_output(values, "input_file", "index")
+    with DocumentIndex(values.index) as index:
+        if not len(index):
+            raise UserError(f"--index={values.index}: found no text to answer from, expected an index with documents")
+        reader = cli.load_reader(values, folder)
+        from fabir_tf.reading.document_reader import DocumentReader
+
+        documents = DocumentReader(reader, values.paragraphs, searched=index)
+        answer = answering.from_documents(documents, values.n_best)
+        answering.write_answers(values, records, answer, answering.DOCUMENT_CHUNK)
+
+
+def run() -> None:
+    """Entry point of `fabir-search`."""
+    define_flags()
+    cli.run_command(main, __doc__)

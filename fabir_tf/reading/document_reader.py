@@ -1,0 +1,335 @@
+"""Answers questions from whole documents: finds the paragraphs that may answer, and reads those."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fabir_tf.pipelines.documents.collection import Collection, Searched
+from fabir_tf.pipelines.documents.documents import PDF, PLAIN, Document
+from fabir_tf.pipelines.documents.folder import Skipped, format_of, read_documents
+from fabir_tf.pipelines.documents.index import DocumentIndex, Found
+from fabir_tf.pipelines.documents.paragraphs import Paragraph
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import quoted
+from fabir_tf.pipelines.text.sentences import sentence_spans
+from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span, as_text, as_texts, validate_n_best
+from fabir_tf.reading.no_answer import UNREAD_SCORE
+
+Source = str | int
+Texts = str | Iterable[str] | Mapping[str, str]
+
+RANK_WEIGHT = 0.4
+"""What a point of BM25 adds to the logits of an answer; see `DocumentReader`."""
+
+MOST_PARAGRAPHS = 1000
+"""Most paragraphs that can be read for a question."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in the documents a span stands.
+
+    Attributes:
+        source: of the document: the name in a mapping or a folder, the number in a sequence; None if there is no span.
+        heading: the path of headings above the paragraph, such as `Install > From source`; "" where there is none.
+        paragraph: the paragraph's place in the document, from 0.
+        page: of a PDF, from 1; 0 elsewhere.
+        sentence: the sentence, item or heading around the span.
+        rank_score: how well the paragraph fits the question's words; 0 where it shares none.
+    """
+
+    source: Source | None = None
+    heading: str = ""
+    paragraph: int = 0
+    page: int = 0
+    sentence: str = ""
+    rank_score: float = 0.0
+
+    def place(self) -> dict[str, Any]:
+        """The place as JSON values."""
+        return {name: getattr(self, name) for name in _Place.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class DocumentSpan(_Place, Span):
+    """The best span of a paragraph, and where it stands.
+
+    Attributes:
+        text: what is shown, without markup.
+        start, end: offsets in the original of its first and behind its last character, in Unicode code points.
+        score: `Answer.score` of the paragraph.
+    """
+
+    score: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The span as JSON values."""
+        return super().to_dict() | {"score": self.score} | self.place()
+
+
+@dataclass(frozen=True)
+class DocumentAnswer(_Place, Answer):
+    """The best answer of all paragraphs that were read, and where it stands; or that none of them answers.
+
+    Attributes:
+        text: what is shown, without markup.
+        start, end: offsets in the original of its first and behind its last character, in Unicode code points.
+        probability: as the reader gives it for the paragraph.
+        no_answer_probability: that of the paragraph; if none answers, the smallest of all.
+        n_best: the best span of each paragraph that was read, as many as were asked for.
+        score: `Answer.score` of the paragraph.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+        return super().to_dict() | self.place()
+
+
+NO_DOCUMENT_ANSWER = DocumentAnswer("", 0, 0, 0.0, no_answer_probability=1.0, is_answer=False, score=UNREAD_SCORE)
+"""The answer where nothing can be read: no paragraph shares a word with the question, or there is none."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A paragraph and what the reader says of it."""
+
+    paragraph: Paragraph
+    rank_score: float
+    answer: Answer
+    text: Paragraph
+    source: Source
+
+    def span(self) -> DocumentSpan:
+        """Its best span, with its place."""
+        best = self.answer.n_best[0]
+        start, end = best.start, best.end
+        border = len(self.text.text) - len(self.paragraph.text)
+        if start < border < end:
+            # What runs from the heading into the text is no phrase of either.
+            start = border
+        original = self.text.span(start, end)
+        return DocumentSpan(
+            self.text.text[start:end],
+            *original,
+            best.probability,
+            source=self.source,
+            heading=self.paragraph.heading,
+            paragraph=self.paragraph.number,
+            page=self.paragraph.page,
+            sentence=sentence_around(self.text.text, start, end),
+            rank_score=self.rank_score,
+            score=self.answer.score,
+        )
+
+
+class DocumentReader:
+    """Answers questions from documents of any length.
+
+    It cuts them into paragraphs, ranks these by the words that they share with the question (BM25), reads the best
+    ones, and takes the answer of the paragraph with the highest sum
+
+        score + rank_weight * rank_score
+
+    of `Answer.score` and BM25. Where there are no more paragraphs than it reads, it reads them all.
+
+    Args:
+        reader: a `Reader`, or anything else that answers questions.
+        paragraphs: how many are read for each question.
+        rank_weight: what a point of BM25 counts against the logits of an answer; 0 takes the answer that the reader is
+            surest of. The default has not been chosen on data yet.
+        with_heading: whether a paragraph is read with the heading above it.
+        searched: what to answer from where no texts are given: a `Collection` or a `DocumentIndex`.
+
+    Raises:
+        UserError: an argument is out of its range.
+
+    Example:
+        >>> reader = fabir_tf.DocumentReader(fabir_tf.Reader.load("fabir-base"))
+        >>> reader.answer("Who built the mill?", {"mill.md": "# Mill\\n\\nIt was built by *Anna Keld*."}).text
+        'Anna Keld'
+    """
+
+    def __init__(
+        self,
+        reader: QuestionAnswerer,
+        paragraphs: int = 5,
+        rank_weight: float = RANK_WEIGHT,
+        with_heading: bool = True,
+        searched: Searched | None = None,
+    ):
+        _validate(paragraphs, rank_weight)
+        self.reader = reader
+        self.paragraphs = paragraphs
+        self.rank_weight = rank_weight
+        self.with_heading = with_heading
+        self.searched = searched
+
+    @classmethod
+    def from_folder(
+        cls,
+        path: str | os.PathLike,
+        reader: QuestionAnswerer,
+        skipped: Skipped | None = None,
+        **settings: Any,
+    ) -> "DocumentReader":
+        """Reads documents once, to answer any number of questions from them.
+
+        Args:
+            path: a folder, a file or JSON lines, as `read_documents` reads them.
+            reader: what reads the paragraphs.
+            skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
+            **settings: other arguments of the class.
+
+        Raises:
+            UserError: nothing is there, or a document cannot be read and `skipped` is None.
+        """
+        return cls(reader, searched=Collection(read_documents(path, skipped), skipped=skipped), **settings)
+
+    @classmethod
+    def from_index(cls, path: str | os.PathLike, reader: QuestionAnswerer, **settings: Any) -> "DocumentReader":
+        """Answers from an index, which `fabir-index` or `DocumentIndex` made.
+
+        Args:
+            path: its file.
+            reader: what reads the paragraphs.
+            **settings: other arguments of the class.
+
+        Raises:
+            UserError: there is no index, or it is damaged.
+        """
+        return cls(reader, searched=DocumentIndex(path), **settings)
+
+    def answer(self, question: str, texts: Texts | None = None, n_best: int = 1) -> DocumentAnswer:
+        """Answers one question.
+
+        Args:
+            question: any text.
+            texts: what to answer from: a text, a sequence of texts (the source is its number) or a mapping from names
+                to texts (the source is its name, whose ending, such as `.md`, tells its format). None takes what the
+                reader was made with.
+            n_best: paragraphs whose best span is returned in `DocumentAnswer.n_best`.
+
+        Returns:
+            The answer. If the reader abstains from every paragraph, or no paragraph shares a word with the question, it
+            is no answer.
+
+        Raises:
+            UserError: a text is no string, `n_best` is out of its range, or there is nothing to answer from.
+        """
+        return self.answer_batch([as_text("question", question)], texts, n_best)[0]
+
+    def answer_batch(
+        self, questions: Iterable[str], texts: Texts | None = None, n_best: int = 1
+    ) -> list[DocumentAnswer]:
+        """Answers many questions, all from the same texts.
+
+        Args:
+            questions: texts.
+            texts, n_best: as for `answer`.
+
+        Returns:
+            An answer per question, in order.
+
+        Raises:
+            UserError: as for `answer`; nothing has been read then.
+        """
+        n_best = validate_n_best(n_best)
+        asked = as_texts("question", questions)
+        searched = self._searched(texts)
+        found = [self._find(searched, question) for question in asked]
+        as_read = [[self._with_heading(paragraph) for paragraph, _ in part] for part in found]
+        passages = [paragraph.text for part in as_read for paragraph in part]
+        repeated = [question for question, part in zip(asked, found, strict=True) for _ in part]
+        answers = iter(self.reader.answer_batch(repeated, passages))
+        is_numbered = texts is not None and not isinstance(texts, Mapping)
+        results = []
+        for part, shown in zip(found, as_read, strict=True):
+            read = [
+                _Read(paragraph, score, next(answers), text, int(text.source) if is_numbered else text.source)
+                for (paragraph, score), text in zip(part, shown, strict=True)
+            ]
+            results.append(self._best(read, n_best))
+        return results
+
+    def _searched(self, texts: Texts | None) -> Searched:
+        if texts is not None:
+            return Collection(documents_of(texts))
+        if self.searched is None:
+            raise UserError("texts is missing: expected texts to answer from, or a reader made with from_folder")
+        return self.searched
+
+    def _find(self, searched: Searched, question: str) -> list[Found]:
+        found = searched.search(question, self.paragraphs)
+        if len(found) == self.paragraphs or len(searched) > self.paragraphs:
+            return found
+        places = {(paragraph.source, paragraph.number) for paragraph, _ in found}
+        others = [one for one in searched.first(self.paragraphs) if (one.source, one.number) not in places]
+        return [*found, *(Found(paragraph, 0.0) for paragraph in others)]
+
+    def _with_heading(self, paragraph: Paragraph) -> Paragraph:
+        return paragraph.with_heading() if self.with_heading else paragraph
+
+    def _best(self, read: list[_Read], n_best: int) -> DocumentAnswer:
+        """The answer of several paragraphs, the best ranked first."""
+        # Texts that cannot be read have no span.
+        read = [one for one in read if one.answer.n_best]
+        if not read:
+            return NO_DOCUMENT_ANSWER
+        # Stable, so that of equal ones the better ranked one is the first; those that answer stand before the others.
+        read.sort(key=lambda one: -(one.answer.score + self.rank_weight * one.rank_score))
+        read.sort(key=lambda one: not one.answer.is_answer)
+        spans = tuple(one.span() for one in read[:n_best])
+        best = read[0].answer
+        if not best.is_answer:
+            none = min(one.answer.no_answer_probability for one in read)
+            score = max(one.answer.score for one in read)
+            return DocumentAnswer("", 0, 0, none, none, is_answer=False, n_best=spans, score=score)
+        first = spans[0]
+        return DocumentAnswer(
+            *(first.text, first.start, first.end, best.probability, best.no_answer_probability),
+            n_best=spans,
+            score=best.score,
+            **first.place(),
+        )
+
+
+def documents_of(texts: Texts) -> list[Document]:
+    """The documents that texts stand for; see `DocumentReader.answer`.
+
+    Raises:
+        UserError: one is no text.
+    """
+    if isinstance(texts, Mapping):
+        return [_named(name, text) for name, text in texts.items()]
+    numbered = [texts] if isinstance(texts, str) else as_texts("text", texts)
+    return [Document(str(number), text) for number, text in enumerate(numbered)]
+
+
+def sentence_around(text: str, start: int, end: int) -> str:
+    """The sentences that hold a span, within the lines that hold it.
+
+    Args:
+        text: a paragraph.
+        start, end: the span.
+    """
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    line = text[first : last if last >= 0 else len(text)]
+    spans = [part for part in sentence_spans(line) if part[0] < end - first and part[1] > start - first]
+    return line[spans[0][0] : spans[-1][1]].strip() if spans else line.strip()
+
+
+def _named(name: Any, text: Any) -> Document:
+    name = as_text("name of a text", name)
+    format = format_of(name)
+    # The text of a PDF has been extracted from it.
+    return Document(name, as_text(f"text {quoted(name)}", text), PLAIN if format == PDF else format)
+
+
+def _validate(paragraphs: Any, rank_weight: Any) -> None:
+    if isinstance(paragraphs, bool) or not isinstance(paragraphs, int) or not 1 <= paragraphs <= MOST_PARAGRAPHS:
+        raise UserError(f"paragraphs must be a whole number from 1 to {MOST_PARAGRAPHS}, found {quoted(paragraphs)}")
+    is_number = isinstance(rank_weight, int | float) and not isinstance(rank_weight, bool)
+    if not is_number or not 0 <= rank_weight < float("inf"):
+        raise UserError(f"rank_weight must be a number from 0, found {quoted(rank_weight)}")

@@ -1,0 +1,82 @@
+"""Questions without passages: one a line, or those of a file of questions, whose passages are then not looked at."""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+from fabir_tf.pipelines.datasets.formats import FORMATS, format_of
+from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import open_input, reading_errors
+from fabir_tf.pipelines.json_files import loads, quoted, shown
+
+_EXPECTED = "a file of questions"
+
+
+def read_asked(path: str | os.PathLike[str]) -> Iterator[Record]:
+    """Reads questions that are not about a passage of their own.
+
+    Args:
+        path: a file with one question a line, each as it is or as a JSON object with `question` and perhaps `id`; a
+            file of questions in SQuAD JSON, CSV or Parquet; "-" for lines on standard input.
+
+    Returns:
+        Records without passages; the id is the number of the line where none is given. A line that cannot be read gives
+        a record with an `error`.
+
+    Raises:
+        UserError: the file cannot be read, or holds no question.
+    """
+    name = "standard input" if os.fspath(path) == STANDARD_INPUT else str(path)
+    records = _whole_file(path) if format_of(path) not in (None, FORMATS[".jsonl"]) else _lines(path, name)
+    first = next(records, None)
+    if first is None:
+        raise UserError(f"{name}: found no question, expected one a line.")
+    return itertools.chain([first], records)
+
+
+def _whole_file(path: str | os.PathLike[str]) -> Iterator[Record]:
+    for record in read_records(path):
+        yield Record(record.id, record.question, "", record.error)
+
+
+def _lines(path: str | os.PathLike[str], name: str) -> Iterator[Record]:
+    seen: set[str | int] = set()
+    for number, line in enumerate(_bytes_of(path, name), 1):
+        if line.strip():
+            record = _record(line, number, f"{name}: line {number}")
+            if record.id in seen:
+                error = f"{name}: line {number} repeats the id {quoted(record.id)}, expected another."
+                record = Record(record.id, "", "", error)
+            seen.add(record.id)
+            yield record
+
+
+def _bytes_of(path: str | os.PathLike[str], name: str) -> Iterable[bytes]:
+    if os.fspath(path) != STANDARD_INPUT:
+        with open_input(path, _EXPECTED) as file, reading_errors(name, _EXPECTED):
+            yield from file
+        return
+    with reading_errors(name, _EXPECTED):
+        # readline returns a line as soon as it is complete.
+        yield from iter(sys.stdin.buffer.readline, b"")
+
+
+def _record(line: bytes, number: int, place: str) -> Record:
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError:
+        return Record(str(number), "", "", f"{place} is not UTF-8, expected a question.")
+    if not text.startswith("{"):
+        return Record(str(number), text, "")
+    try:
+        fields = loads(text)
+    except (ValueError, RecursionError) as error:
+        return Record(str(number), "", "", f"{place} is no valid JSON ({error}).")
+    identifier, question = fields.get("id", str(number)), fields.get("question")
+    if isinstance(identifier, bool) or not isinstance(identifier, str | int):
+        return Record(str(number), "", "", f"{place}: id is {shown(identifier)}, expected a text or a whole number.")
+    if not isinstance(question, str) or not question.strip():
+        return Record(identifier, "", "", f"{place}: question is {shown(question)}, expected a text.")
+    return Record(identifier, question, "")
