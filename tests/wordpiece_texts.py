@@ -4,9 +4,13 @@ import random
 
 from fabir_tf.pipelines.text.wordpieces import WordPieceVocabulary
 
-PIECES = """[PAD] [UNK] [CLS] [SEP] [ ] . , ? ! ' - = $ the cat sat on un ##aff ##able ##ab aff ile sao who
-a b c e i o s t u A C I İ ##a ##b ##c ##e ##i ##o ##s ##t ##u sep ##ep unk ca ##fe cafe cafés ##és ##é
-中 国 國 豈 ᄒ ##ᅡ ##ᆫ ᄀ ##ᅮ ##ᆨ 한 ##국 ω Ω か が ##̇ ##̇s ­ ǆ ss ß""".split()
+_PIECES = """
+[PAD] [UNK] [CLS] [SEP] [ ] . , ? ! ' - = $ # the cat sat on un ##aff ##able ##ab aff ile sao who sep ##ep unk
+a b c e i o s t u A C I \u0130 ##a ##b ##c ##e ##i ##o ##s ##t ##u ca ##fe cafe caf\xe9s ##\xe9s ##\xe9
+##\u0307 ##\u0307s \u4e2d \u56fd \u570b \u8c48 \u1112 ##\u1161 ##\u11ab ##\u1100 ##\u116e ##\u11a8 \ud55c ##\uad6d
+\u03c9 \u03a9 \u304b \u304c \u01c6 ss \xdf
+"""
+PIECES = _PIECES.split()
 
 VOCABULARY = WordPieceVocabulary(PIECES)
 

@@ -211,12 +211,16 @@ class WordPieceProcessor(TextProcessor):
     @classmethod
     def load_assets(cls, folder: Path, values: Mapping[str, Any]) -> "WordPieceProcessor":
         """Reads what `save_assets` wrote."""
-        limits = [values.get(name) for name in ("max_sequence", "max_question")]
-        for name, limit in zip(("max_sequence", "max_question"), limits, strict=True):
-            if isinstance(limit, bool) or not isinstance(limit, int):
-                raise UserError(f"{folder}: found {name}={shown(limit)}, expected a positive number")
+        limits = (_limit(folder, values, name) for name in ("max_sequence", "max_question"))
         cleaning = cleaning_of(values, str(folder))
         return cls(read_vocabulary(folder / VOCABULARY_FILE), cleaning, *limits)
+
+
+def _limit(folder: Path, values: Mapping[str, Any], name: str) -> int:
+    limit = values.get(name)
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise UserError(f"{folder}: found {name}={shown(limit)}, expected a positive number")
+    return limit
 
 
 def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -61,21 +61,28 @@ class GraphWordPieceProcessor(GraphProcessor):
 
     def features(self, tokens: GraphTokens, passages: tf.Tensor, examples: GraphExamples) -> GraphFeatures:
         """See `GraphProcessor.features`; of a question the first `max_question` pieces are read."""
+        ids = tokens.ids
+        assert ids is not None, "These tokens are words."
         begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
         questions = examples.questions + tf.cast(passages, tf.int64)
         read = self._read(tf.gather(lengths, questions))
-        question = _segment(tokens.ids + FIRST_ROW, tf.gather(begins, questions), read)
-        starts = tf.gather(begins, examples.passages) + examples.offsets
-        passage = _segment(tokens.ids + FIRST_ROW + self.pieces, starts, examples.lengths)
-        cls, question_sep, passage_sep = (
-            tf.fill([tf.size(read), 1], row) for row in (CLS_ROW, QUESTION_SEP_ROW, PASSAGE_SEP_ROW)
+        sizes = read + examples.lengths + SPECIAL
+        starts = tf.cumsum(sizes, exclusive=True)
+        question = tf.gather(ids, _ranges(tf.gather(begins, questions), read))
+        passage = tf.gather(ids, _ranges(tf.gather(begins, examples.passages) + examples.offsets, examples.lengths))
+        parts = (
+            (starts, tf.fill(tf.shape(read), CLS_ROW)),
+            (_ranges(starts + 1, read), question + FIRST_ROW),
+            (starts + 1 + read, tf.fill(tf.shape(read), QUESTION_SEP_ROW)),
+            (_ranges(starts + 2 + read, examples.lengths), passage + FIRST_ROW + self.pieces),
+            (starts + sizes - 1, tf.fill(tf.shape(read), PASSAGE_SEP_ROW)),
         )
-        sequence = tf.concat([cls, question, question_sep, passage, passage_sep], axis=1)
+        places, rows = (tf.concat(part, 0) for part in zip(*parts, strict=True))
         tables = {
             # Padding stands at the end, so that there is a token where there is no example.
-            "tokens": tf.concat([sequence.flat_values, [0]], 0),
-            f"{SEQUENCE}_starts": sequence.row_starts(),
-            f"{SEQUENCE}_lengths": sequence.row_lengths(),
+            "tokens": tf.scatter_nd(places[:, None], rows, [tf.reduce_sum(sizes) + 1]),
+            f"{SEQUENCE}_starts": starts,
+            f"{SEQUENCE}_lengths": sizes,
         }
         unique = {f"unique_{part}": tf.constant(values) for part, values in self.unique_tokens.items()}
         return GraphFeatures(tables | unique, read + 2)
@@ -87,7 +94,6 @@ class GraphWordPieceProcessor(GraphProcessor):
         return self.max_sequence - SPECIAL - read
 
 
-def _segment(rows: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """Rows of unique tokens, ragged `(examples, tokens)`."""
-    index = tf.ragged.range(starts, starts + lengths)
-    return index.with_flat_values(tf.gather(rows, index.flat_values))
+def _ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """The indices of segments, one segment after the other."""
+    return tf.ragged.range(starts, starts + lengths).flat_values
