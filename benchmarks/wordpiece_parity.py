@@ -70,7 +70,7 @@ class Sides:
         found: list[Pieces] = []
         for first in range(0, len(texts), flags.FLAGS.batch_size):
             tokens = self._graph(tf.constant(texts[first : first + flags.FLAGS.batch_size]))
-            parts = self._pieces[tokens.ids], tokens.starts.numpy().tolist(), tokens.ends.numpy().tolist()
+            parts = self._pieces[tokens.ids.numpy()], tokens.starts.numpy().tolist(), tokens.ends.numpy().tolist()
             pieces = list(zip(*parts, strict=True))
             found += [pieces[start:end] for start, end in pairwise(tokens.row_splits.numpy())]
         return found
