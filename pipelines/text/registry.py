@@ -5,8 +5,11 @@ from collections.abc import Callable
 
 from fabir_tf.pipelines.text.processor import TextProcessor, load_processor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
+from fabir_tf.pipelines.text.wordpiece_processor import WordPieceProcessor
 
-PROCESSORS: dict[str, type[TextProcessor]] = {"words": WordProcessor}
+PROCESSORS: dict[str, type[TextProcessor]] = {
+    processor.kind: processor for processor in (WordProcessor, WordPieceProcessor)
+}
 
 
 def read_processor(folder: str | os.PathLike, log: Callable[[str], object] | None = None) -> TextProcessor:

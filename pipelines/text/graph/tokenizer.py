@@ -63,6 +63,7 @@ class GraphTokens(NamedTuple):
         code_points: int32 `(total,)`, the characters of all texts.
         text_splits: int64 `(batch + 1,)`, text i holds the code points `text_splits[i]` to `text_splits[i + 1]`.
         byte_offsets: int64 `(total + 1,)`, the start of each code point in the concatenated bytes of all texts.
+        ids: int32 `(tokens,)`, the tokens' numbers in a vocabulary of word pieces; None for words.
     """
 
     starts: tf.Tensor
@@ -71,6 +72,7 @@ class GraphTokens(NamedTuple):
     code_points: tf.Tensor
     text_splits: tf.Tensor
     byte_offsets: tf.Tensor
+    ids: tf.Tensor | None = None
 
 
 def graph_tokenize(texts: tf.Tensor, rules: int = tokenizer.NEWEST_RULES) -> GraphTokens:
