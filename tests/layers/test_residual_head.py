@@ -29,7 +29,7 @@ def test_forward_and_gradients(blocks):
 
 
 def test_no_block_is_refused():
-    with pytest.raises(ValueError, match="blocks must be at least 1. Received: blocks=0"):
+    with pytest.raises(ValueError, match=r"blocks must be at least 1. Received: blocks=0"):
         ResidualHead(0)
 
 

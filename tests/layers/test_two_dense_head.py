@@ -33,7 +33,7 @@ def test_forward_and_gradients(activation):
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="activation must be .relu. or None. Received: activation=.tanh."):
+    with pytest.raises(ValueError, match=r"activation must be .relu. or None. Received: activation=.tanh."):
         TwoDenseHead("tanh")
 
 
