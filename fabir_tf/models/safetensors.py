@@ -74,10 +74,10 @@ def _parsed(path: str | os.PathLike, name: str, entry: Any) -> tuple[str, tuple[
     """Type, shape, and first and last byte of an entry of the header."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        are_counts = all(type(value) is int and value >= 0 for value in (*shape, begin, end))
+        fits = isinstance(dtype, str) and all(type(value) is int and value >= 0 for value in (*shape, begin, end))
     except (TypeError, KeyError, ValueError):
-        are_counts = False
-    if not are_counts:
+        fits = False
+    if not fits:
         raise UserError(f"{path}: the header's entry {name} is damaged, expected dtype, shape and data_offsets.")
     if dtype not in _DTYPES:
         raise UserError(f"{path}: found {name} of type {dtype}, expected one of {', '.join(_DTYPES)}.")
