@@ -7,8 +7,10 @@ import hugging_face_folders as folders
 import numpy as np
 import pytest
 
+from fabir_tf.models.bert_span import BERT_TRAINING
 from fabir_tf.models.hugging_face import is_hugging_face, read_hugging_face
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.training.training_config import TrainingConfig
 
 CONFIGS = {"bert": folders.BERT, "distilbert": folders.DISTILBERT}
 SETTINGS = {
@@ -204,3 +206,11 @@ def test_weights_that_do_not_fit(tmp_path):
     assert "found qa_outputs.weight of shape (3, 6) and type float32, expected floats of shape (2, 6)" in message
     message = refusal(write(tmp_path / "e", arrays=arrays | {name: np.full(6, np.nan, "float32")}))
     assert "found a value of encoder.layer.1.output.dense.bias that is not finite" in message
+
+
+# === How BERT is trained ===
+
+
+def test_the_settings_of_its_training_fit_each_other():
+    training = TrainingConfig(**BERT_TRAINING)
+    assert (training.learning_rate, training.batch_size, training.epochs) == (3e-5, 32, 2)
