@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import hugging_face_folders as folders
 import numpy as np
@@ -184,11 +186,26 @@ def test_files_of_weights_that_are_not_read(tmp_path):
     (folder / "pytorch_model.bin").write_bytes(b"x")
     message = refusal(folder)
     assert "found only pytorch_model.bin" in message
-    assert f"M.from_pretrained('{folder}').save_pretrained('{folder}')" in message
+    assert f"torch.load('{folder}/pytorch_model.bin', weights_only=True)" in message
     (folder / "model.safetensors.index.json").write_text("{}")
     assert "found weights in several files" in refusal(folder)
     (folder / "tf_model.h5").write_bytes(b"not HDF5")
     assert "tf_model.h5: cannot be read" in refusal(folder)
+
+
+def test_the_line_that_converts_a_pickle_works(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    pytest.importorskip("safetensors", reason="needs the package safetensors")
+    whole, folder = read_hugging_face(write(tmp_path / "whole")).arrays, write(tmp_path / "x")
+    (folder / "model.safetensors").unlink()
+    weights = {name: torch.tensor(array) for name, array in folders.tensors("bert").items()}
+    torch.save(weights, folder / "pytorch_model.bin")
+    line = refusal(folder).split('python -c "')[1].removesuffix('"')
+    subprocess.run([sys.executable, "-c", line], check=True, timeout=300)
+    found = read_hugging_face(folder).arrays
+    assert found.keys() == whole.keys()
+    for path, array in whole.items():
+        np.testing.assert_array_equal(found[path], array)
 
 
 def test_weights_that_do_not_fit(tmp_path):

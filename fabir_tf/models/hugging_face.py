@@ -26,9 +26,11 @@ from fabir_tf.pipelines.files import user_path
 from fabir_tf.pipelines.json_files import quoted, read_json
 
 CONFIG, SAFETENSORS, HDF5, PICKLE = "config.json", "model.safetensors", "tf_model.h5", "pytorch_model.bin"
+# Not by transformers' classes: they would add a head with random weights to an encoder that has none.
 _CONVERT = (
-    "convert it by: python -c \"from transformers import AutoModelForQuestionAnswering as M; M.from_pretrained('{0}')"
-    ".save_pretrained('{0}')\""
+    'convert it by: python -c "import torch; from safetensors.torch import save_file; '
+    "save_file({{k: v.clone().contiguous() for k, v in "
+    "torch.load('{0}/pytorch_model.bin', weights_only=True).items()}}, '{0}/model.safetensors')\""
 )
 _HEAD = {"qa_outputs": "head/logits"}
 
