@@ -72,3 +72,25 @@ class KerasUniform(keras.initializers.RandomUniform):
 
     def get_config(self):
         return {"seed": super().get_config()["seed"]}
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf.layers")
+class SmallNormal(keras.initializers.RandomNormal):
+    """The normal distribution with mean 0 and a small standard deviation.
+
+    Args:
+        stddev: the standard deviation.
+        seed: seed of the random numbers; every call of the initializer returns the same values.
+
+    Reference: Devlin et al. 2019, code of the model (`initializer_range`).
+    """
+
+    def __init__(self, stddev: float = 0.02, seed: int | None = None):
+        super().__init__(0.0, stddev, seed)
+
+    def __call__(self, shape, dtype=None):
+        return np.random.default_rng(self.seed).normal(0.0, self.stddev, shape).astype("float32")
+
+    def get_config(self):
+        config = super().get_config()
+        return {"stddev": config["stddev"], "seed": config["seed"]}

@@ -6,6 +6,7 @@ tokens.
 """
 
 import itertools
+import math
 
 import numpy as np
 
@@ -476,3 +477,77 @@ def null_head(passage, question, start_logits, end_logits, passage_mask, questio
             pooled = np.stack([shares @ compared, np.max(compared, axis=0)])
         out.append(affine(np.concatenate([*pooled, span]), part(weights, "logits")))
     return np.stack(out)
+
+
+# === BERT ===
+
+
+def bert_embeddings(ids, segment_ids, weights, epsilon=1e-12):
+    """The sum of a word's, a position's and a segment's row, normalized; without a segment table the first two."""
+    total = np.zeros((*ids.shape, weights["gain"].shape[0]))
+    for row, place in np.ndindex(ids.shape):
+        total[row, place] = weights["word_table"][ids[row, place]] + weights["position_table"][place]
+        if "segment_table" in weights:
+            total[row, place] += weights["segment_table"][segment_ids[row, place]]
+    return residual_norm(total, 0.0, weights, epsilon)
+
+
+def gelu(x):
+    """x times the probability that a standard normal number is below x."""
+    return x * np.vectorize(lambda value: 0.5 * math.erfc(-value / math.sqrt(2.0)))(x)
+
+
+def bert_layer(x, mask, weights, num_heads, activation=gelu, epsilon=1e-12):
+    """Attention among the real tokens of each row, add and norm, feedforward, add and norm; padding stays 0."""
+    out = np.zeros(x.shape)
+    for row in range(len(x)):
+        tokens = x[row][mask[row]]
+        if len(tokens):
+            out[row][mask[row]] = _bert_tokens(tokens, weights, num_heads, activation, epsilon)
+    return out
+
+
+def _bert_tokens(tokens, weights, num_heads, activation, epsilon):
+    size = tokens.shape[-1] // num_heads
+    query, key, value = (affine(tokens, part(weights, f"attention/{name}")) for name in ("query", "key", "value"))
+    attended = np.zeros(tokens.shape)
+    for head in range(num_heads):
+        own = slice(head * size, (head + 1) * size)
+        for i in range(len(tokens)):
+            logits = np.array([query[i, own] @ key[j, own] / math.sqrt(size) for j in range(len(tokens))])
+            attended[i, own] = np.exp(log_softmax(logits)) @ value[:, own]
+    attended = affine(attended, part(weights, "attention/output"))
+    tokens = residual_norm(tokens, attended, part(weights, "attention_norm"), epsilon)
+    update = affine(activation(affine(tokens, part(weights, "hidden"))), part(weights, "output"))
+    return residual_norm(tokens, update, part(weights, "output_norm"), epsilon)
+
+
+def dense_head(x, weights):
+    """Cheung, eq. 15."""
+    return affine(x, part(weights, "logits"))
+
+
+def two_dense_head(x, weights, activation=lambda values: values):
+    """Two linear maps, with a function between them."""
+    return dense_head(activation(affine(x, part(weights, "hidden"))), weights)
+
+
+def highway_head(x, weights):
+    """Cheung, eq. 18, whose gate is open for the transformed vector: t = 1 - g for the gate g that is trained."""
+    transform = sigmoid(-affine(x, part(weights, "highway/gate_0")))
+    return dense_head(
+        relu(affine(x, part(weights, "highway/transform_0"))) * transform + x * (1.0 - transform), weights
+    )
+
+
+def residual_head(x, weights, blocks):
+    """He et al. 2016, figure 2: weights, relu, weights, the sum with the input, relu."""
+    for number in range(blocks):
+        block = part(weights, f"block_{number}")
+        x = relu(affine(relu(affine(x, part(block, "hidden"))), part(block, "output")) + x)
+    return dense_head(x, weights)
+
+
+def gated_head(x, weights):
+    """Cheung, eq. 16."""
+    return relu(affine(x, part(weights, "gate"))) * np.tanh(affine(x, part(weights, "value")))

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from fabir_tf.layers.core.initializers import GlorotUniform, KerasUniform, StandardNormal
+from fabir_tf.layers.core.initializers import GlorotUniform, KerasUniform, SmallNormal, StandardNormal
 
 
 @pytest.mark.parametrize(("shape", "fans"), [((70, 130), 200), ((5, 30, 50), 400), ((1, 7, 20, 30), 350)])
@@ -62,3 +62,11 @@ def test_what_keras_calls_uniform():
     assert values.std() == pytest.approx(0.05 / np.sqrt(3), rel=0.01)
     made = keras.initializers.deserialize(keras.initializers.serialize(KerasUniform(7)))
     np.testing.assert_array_equal(made((2, 4)), KerasUniform(7)((2, 4)))
+
+
+def test_small_normal():
+    values = SmallNormal(0.03, seed=1)((400, 500))
+    assert abs(values.mean()) < 0.03 * 0.012
+    assert values.std() == pytest.approx(0.03, rel=0.01)
+    made = keras.initializers.deserialize(keras.initializers.serialize(SmallNormal(0.03, seed=7)))
+    np.testing.assert_array_equal(made((2, 4)), SmallNormal(0.03, seed=7)((2, 4)))

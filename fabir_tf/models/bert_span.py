@@ -1,0 +1,155 @@
+"""BERT with a span head: question and passage as one sequence of word pieces (Devlin et al. 2019; heads by Cheung)."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from fabir_tf import layers
+from fabir_tf.configuration import ConfigError, setting
+from fabir_tf.layers.blocks.bert_layer import ACTIVATIONS
+from fabir_tf.models.hugging_face import HuggingFaceModel
+from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.reader_config import ReaderConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class BertSpanConfig(ReaderConfig):
+    """Its configuration. The sizes are those of the encoder's folder; the defaults are MiniLM's with 6 layers.
+
+    Raises:
+        ConfigError: a value is out of its range, or the values do not fit each other.
+    """
+
+    processor = "wordpieces"
+
+    max_answer: int | None = setting(30, "Longest predicted answer, in tokens; none for no limit", low=1)
+    null_head: bool = setting(
+        True, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"
+    )
+    encoder: str = setting("", "Folder of the encoder, a BERT or DistilBERT in Hugging Face's layout")
+    head: str = setting("dense", "The head on the encoder's last hidden states", choices=layers.BERT_HEADS)
+    max_sequence: int = setting(384, "Longest sequence of question and passage, in word pieces", low=8)
+    pieces: int = setting(30_522, "Rows of the table of word pieces, padding included", low=1, derived=True)
+    d_model: int = setting(384, "Features of a token", low=1, derived=True)
+    num_layers: int = setting(6, "Layers of the encoder", low=1, derived=True)
+    num_heads: int = setting(12, "Heads of every attention", low=1, derived=True)
+    hidden_dim: int = setting(1536, "Hidden width of the layers' feed-forward networks", low=1, derived=True)
+    max_positions: int = setting(512, "Rows of the table of positions", low=1, derived=True)
+    segments: int = setting(2, "Rows of the table of segments; 0 for none", low=0, derived=True)
+    activation: str = setting("gelu", "Function of the hidden layers", choices=ACTIVATIONS, derived=True)
+    epsilon: float = setting(1e-12, "Number added to the variances of the norms", low=0.0, high=1.0, derived=True)
+    dropout: float = setting(0.1, "Dropout rate of embeddings and of every sublayer's output", low=0.0, high=0.95)
+    attention_dropout: float = setting(0.1, "Dropout rate of attention weights", low=0.0, high=0.95)
+    head_dropout: float = setting(0.0, "Dropout rate of the head's input", low=0.0, high=0.95)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.d_model % self.num_heads:
+            raise ConfigError(f"d_model must be a multiple of num_heads={self.num_heads}, found {self.d_model}")
+        if self.max_sequence > self.max_positions:
+            raise ConfigError(
+                f"max_sequence must be at most the encoder's max_positions={self.max_positions}, "
+                f"found {self.max_sequence}"
+            )
+        if self.segments == 1:
+            raise ConfigError("segments must be 0, or 2 for question and passage, found 1")
+
+    @property
+    def width(self) -> int:
+        """d_model."""
+        return self.d_model
+
+
+BERT_TRAINING = {
+    "learning_rate": 3e-5,
+    "batch_size": 32,
+    "epochs": 2,
+    "linear_decay_epochs": 2.0,
+    "optimizer": "adamw",
+    "adam_beta_2": 0.999,
+    "adam_epsilon": 1e-6,
+    "weight_decay": 0.01,
+    "clip_norm": 1.0,
+    "smoothing": "none",
+}
+"""Settings of `TrainingConfig`: how BERT's own program fine-tunes it for SQuAD, but without its warm-up. Cheung names
+the learning rate, the batch size and Adam, and neither the epochs nor the rest."""
+
+
+def encoder_config(config: BertSpanConfig, found: HuggingFaceModel) -> BertSpanConfig:
+    """The configuration with the sizes of an encoder, and with its dropout rates.
+
+    Args:
+        config: the other settings.
+        found: what the encoder's folder holds.
+
+    Returns:
+        A copy, whose sequences are no longer than the encoder has positions.
+
+    Raises:
+        ConfigError: a size does not fit.
+    """
+    longest = min(config.max_sequence, found.settings["max_positions"])
+    return config.replace(**found.settings, max_sequence=longest)
+
+
+def build_bert_span(config: BertSpanConfig) -> keras.Model:
+    """Builds the model with fresh weights; `hugging_face.set_weights` gives it those of a folder.
+
+    Args:
+        config: its configuration.
+
+    Returns:
+        A model that maps a dictionary of `sequence_ids` and `sequence_segments`, int32 `(batch, length)`, to a
+        dictionary of float32 `start_logits` and `end_logits`, `(batch, length)` and -1e9 outside the passage, and with
+        a null head also `null_logits (batch, 2)`, those of [CLS]. The sequence is [CLS] question [SEP] passage [SEP];
+        padding has the id 0, and the segment is 1 from the passage on.
+    """
+    # === Layers ===
+    embeddings = layers.BertEmbeddings(
+        config.pieces,
+        config.d_model,
+        config.max_positions,
+        config.segments,
+        config.dropout,
+        config.epsilon,
+        name="embeddings",
+    )
+    encoder = [
+        layers.BertLayer(
+            config.num_heads,
+            config.hidden_dim,
+            config.activation,
+            config.dropout,
+            config.attention_dropout,
+            config.epsilon,
+            name=f"layer_{number}",
+        )
+        for number in range(config.num_layers)
+    ]
+    head = layers.BERT_HEADS[config.head](dropout=config.head_dropout, name="head")
+
+    # === Functional model ===
+    ids, segments = (keras.Input((None,), dtype="int32", name=f"sequence_{part}") for part in ("ids", "segments"))
+    mask = ops.not_equal(ids, 0)
+    x = embeddings(ids, segments)
+    for layer in encoder:
+        x = layer(x, mask)
+    start, end, null = layers.SequenceLogits(name="logits")(head(x), passage_mask=passage_mask(segments, mask))
+    outputs = reader_outputs(start, end, null if config.null_head else None)
+    return keras.Model({ids.name: ids, segments.name: segments}, outputs, name="bert_span")
+
+
+def passage_mask(segments, mask):
+    """The passage's tokens: those of segment 1 but the last, which is [SEP].
+
+    Args:
+        segments: int tensor `(batch, length)`.
+        mask: boolean tensor `(batch, length)`, true on real tokens.
+
+    Returns:
+        Boolean tensor `(batch, length)`.
+    """
+    before_another = ops.concatenate([mask[:, 1:], ops.zeros_like(mask[:, :1])], axis=1)
+    return ops.logical_and(ops.equal(segments, 1), before_another)
