@@ -178,7 +178,7 @@ def _changes(cleaning: BertCleaning, unicode: UnicodeTables) -> dict[int, tuple[
 
 
 def _letters(code: int, cleaning: BertCleaning, unicode: UnicodeTables) -> tuple[int, ...]:
-    letters = (code,)
+    letters: tuple[int, ...] = (code,)
     if cleaning.strips:
         letters = tuple(part for part in unicode.decomposed.get(code, letters) if not unicode.kinds[part] & MARK)
     if cleaning.do_lower_case:

@@ -66,7 +66,7 @@ def cleaning_of(values: Any, where: str, names: dict[str, str] | None = None) ->
     Raises:
         UserError: a setting is not true or false; `strip_accents` may be null.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for field in dataclasses.fields(BertCleaning):
         name = (names or {}).get(field.name, field.name)
         value = values.get(name, field.default)
