@@ -109,10 +109,10 @@ def compare(sides: Sides, name: str, texts: list[str]) -> None:
     ours, graph, theirs = found
     for other, result in (("the graph", graph), ("tokenizers", theirs)):
         wrong = [text for text, left, right in zip(texts, ours, result, strict=True) if left != right]
-        print(f"{name}: of {len(texts):,} texts {len(wrong):,} differ between Python and {other}")
+        print(f"{name}: of {len(texts):,} texts {len(wrong):,} differ between Python and {other}", flush=True)
         for text in wrong[:5]:
             print(f"    {text!a}")
-    print(f"{name}: Python {seconds[0]:.1f} s, graph {seconds[1]:.1f} s, tokenizers {seconds[2]:.1f} s")
+    print(f"{name}: Python {seconds[0]:.1f} s, graph {seconds[1]:.1f} s, tokenizers {seconds[2]:.1f} s", flush=True)
 
 
 def main(values: flags.FlagValues) -> None:
