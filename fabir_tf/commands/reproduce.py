@@ -33,7 +33,7 @@ from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
 from fabir_tf.experiments import cheung, porwal
-from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, read_runs, run_command
+from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, read_reports, run_command
 from fabir_tf.experiments.published import FIGURES, GROUPINGS, IMPROVED, LOSS_CURVES, TABLES, PublishedRun
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
@@ -70,7 +70,9 @@ def main(values: flags.FlagValues) -> None:
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
     configs = [_write_config(runs, row, improved) for improved in _ways(values) for row in _rows(values, table)]
-    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), _scored_data(values), runs)
+    threshold = cheung.NO_ANSWER_THRESHOLD if values.paper == "cheung" else None
+    scored = (_scored_data(values), runs, threshold)
+    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), *scored)
     if table == "6.2":
         parts = [f"## {config.stem}\n\n{porwal.answers_table(_answers(plan, config))}" for config in configs]
         _write_table(folder / "table_6.2.md", "\n\n".join(parts))
@@ -82,7 +84,7 @@ def main(values: flags.FlagValues) -> None:
         _write_table(folder / "table_6.1.md", "\n\n".join(parts))
     elif values.paper == "cheung":
         vectors = {name: cheung.vectors_of(run) for name, run in trained.items()}
-        _write_table(folder / "table_4.md", cheung.results_table(TABLES["cheung"]["4"], read_runs(plan), vectors))
+        _write_table(folder / "table_4.md", cheung.results_table(TABLES["cheung"]["4"], read_reports(plan), vectors))
     elif values.paper == "fabir" or values.table:
         write_text(folder / f"table_{table}.md", as_markdown(rows) + "\n")
     if values.figure and values.paper == "bologna":

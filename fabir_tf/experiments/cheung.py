@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fabir_tf.experiments.compare import markdown_row
 from fabir_tf.experiments.published import IMPROVED, PublishedRun
 from fabir_tf.reading.run_directory import RunDirectory
 
+NO_ANSWER_THRESHOLD = 0.5
+"""Where "no answer" is as likely as the best span, before any calibration."""
+
 HEAD = ("", "model", "trained here", "F1", "EM", "published F1", "published EM", "published ensemble F1, EM, weights")
 NOTE = (
-    "Of several seeds the one with the best F1 is shown, as in the report. On data with unanswerable questions, F1 and "
-    "EM are each at the best threshold of the no-answer probability."
+    'As in the report, of several seeds the one with the best F1 is shown, and a question has no answer where "no '
+    'answer" is likelier than the best span.'
 )
 
 
@@ -25,12 +29,12 @@ def vectors_of(run: RunDirectory) -> str:
     return f"--vectors={','.join(files)} with {config['model']['word_dim']} dimensions"
 
 
-def results_table(rows: Sequence[PublishedRun], runs: Sequence[Mapping[str, str]], vectors: Mapping[str, str]) -> str:
+def results_table(rows: Sequence[PublishedRun], runs: Sequence[Mapping[str, Any]], vectors: Mapping[str, str]) -> str:
     """The table in Markdown, ours beside the published figures.
 
     Args:
         rows: all rows of the table.
-        runs: what was trained, by `compare.RUN_COLUMNS`.
+        runs: what was trained, from `compare.read_reports`.
         vectors: the word vectors of each trained configuration, by its name.
     """
     lines = [markdown_row(HEAD), markdown_row(["---"] * len(HEAD))]
@@ -41,9 +45,10 @@ def results_table(rows: Sequence[PublishedRun], runs: Sequence[Mapping[str, str]
         for name in (row.name, row.name + IMPROVED):
             of_name = [run for run in runs if run["configuration"] == name]
             if of_name:
-                best = max(of_name, key=lambda run: float(run["f1"]))
-                about = f"{name}, {vectors[name]}, seed {best['seed']} of {','.join(run['seed'] for run in of_name)}"
-                scores = (_number(float(best[score])) for score in ("f1", "exact_match"))
+                best = max(of_name, key=lambda run: run["f1"])
+                seeds = ",".join(str(run["seed"]) for run in of_name)
+                about = f"{name}, {vectors[name]}, seed {best['seed']} of {seeds}"
+                scores = (_number(best[score]) for score in ("f1", "exact_match"))
                 lines.append(markdown_row((number, row.row, about, *scores, *published)))
     return "\n".join([*lines, "", NOTE])
 

@@ -38,7 +38,7 @@ PUBLISHED = (
 )
 COLUMNS = ("configuration", "seeds", *METRICS, *SPREADS, *PUBLISHED)
 RUN_COLUMNS = ("configuration", "seed", *METRICS)
-RUNS = "runs.csv"
+REPORT = "report.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Plan:
         flags: further flags of every run, as `--name=value`.
         dataset: the data that the trained readers are scored on.
         folder: for all files of the comparison.
+        no_answer_threshold: where readers with a null head abstain in their reports; None for readers that always
+            answer.
     """
 
     configs: tuple[Path, ...]
@@ -58,6 +60,7 @@ class Plan:
     flags: tuple[str, ...]
     dataset: str
     folder: Path
+    no_answer_threshold: float | None = None
 
 
 def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
@@ -83,7 +86,7 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
             rows = [_row(path, results) for path, results in found.items() if results]
             _write_tables(plan.folder, rows)
             runs = [{"configuration": path.stem} | run for path, results in found.items() for run in results]
-            write_text(plan.folder / RUNS, csv_text(RUN_COLUMNS, runs))
+            write_text(plan.folder / "runs.csv", csv_text(RUN_COLUMNS, runs))
     log(as_markdown(rows))
     if has_pictures():
         _draw(plan.folder / "comparison.png", rows)
@@ -107,7 +110,7 @@ def _check_plan(plan: Plan) -> None:
 def _run(plan: Plan, config: Path, seed: int) -> dict:
     """The results of one run, which is trained and scored unless it is done."""
     run = RunDirectory(plan.folder / config.stem / f"seed_{seed}")
-    report, settings = run.path / "report.json", run.path / "settings.flags"
+    report, settings = run.path / REPORT, run.path / "settings.flags"
     text = config.read_text(encoding="utf-8")
     if run.is_started and settings.exists() and settings.read_text(encoding="utf-8") != text:
         raise UserError(f"{config}: found other flags than in {settings}: name another --output")
@@ -117,6 +120,8 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         flags += ["--resume"] if run.is_started else []
         run_command("train", flags, config)
         flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
+        if plan.no_answer_threshold is not None and run.read_model_config().null_head:
+            flags.append(f"--no_answer_threshold={plan.no_answer_threshold}")
         run_command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
     scores, history = read_json(report), read_history(run)
     exact_match, f1 = _exact_match_and_f1(scores, run.read_model_config().null_head)
@@ -135,7 +140,7 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
 
 
 def _exact_match_and_f1(scores: dict, null_head: bool) -> tuple[float, float]:
-    """As in the run's history: a reader with a null head has no threshold yet, so that with the best scores counts."""
+    """As in the run's history: a reader with a null head has no threshold of its own yet, so the best one counts."""
     names = ("best_exact", "best_f1") if null_head and "best_f1" in scores else ("exact_match", "f1")
     return scores[names[0]], scores[names[1]]
 
@@ -178,21 +183,24 @@ def read_history(run: RunDirectory) -> list[dict]:
     Args:
         run: a trained run.
     """
-    return _read_csv(run.history)
+    with run.history.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def read_runs(plan: Plan) -> list[dict]:
-    """The runs of a comparison by themselves, by `RUN_COLUMNS`, as texts.
+def read_reports(plan: Plan) -> list[dict]:
+    """The scores of every run, as `fabir-evaluate` gives them at the plan's threshold.
 
     Args:
         plan: of a comparison that is done.
+
+    Returns:
+        Each with the keys `configuration` and `seed` besides.
     """
-    return _read_csv(plan.folder / RUNS)
-
-
-def _read_csv(path: Path) -> list[dict]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return [
+        {"configuration": config.stem, "seed": seed} | read_json(plan.folder / config.stem / f"seed_{seed}" / REPORT)
+        for config in plan.configs
+        for seed in plan.seeds
+    ]
 
 
 def _parameters(run: RunDirectory) -> int:
