@@ -12,7 +12,6 @@ spends on tokenizing is listed below the total.
 
 import tempfile
 import time
-import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -96,6 +95,16 @@ def _reader(values: flags.FlagValues, tokenized):
     return fabir_tf.Reader(reader.model, reader.processor, reader.config, values.max_passage)
 
 
+def _given(**values: str) -> flags.FlagValues:
+    """The flags of fabir-predict that decide what it does, apart from those of this benchmark."""
+    given = flags.FlagValues()
+    for name in ("run_dir", "model", "question", "passage", "document", "input_file", "output_file"):
+        flags.DEFINE_string(name, values.get(name), "", flag_values=given)
+    flags.DEFINE_integer("n_best", 1, "", flag_values=given)
+    given.mark_as_parsed()
+    return given
+
+
 def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]:
     """Seconds of each part of fabir-predict, and in total."""
     from fabir_tf.commands import predict
@@ -104,9 +113,7 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
 
     watches = Stopwatches()
     source = str(BUNDLED / "sample-dev.json") if values.dataset == "sample" else values.dataset
-    given = types.SimpleNamespace(
-        run_dir="loaded", model=None, question=None, passage=None, input_file=source, output_file=str(output), n_best=1
-    )
+    given = _given(run_dir="loaded", input_file=source, output_file=str(output))
     clear_cache()
     logits_of, read, one_ahead = reader._logits, predict.read_records, reader._one_ahead
     processor = reader.processor
