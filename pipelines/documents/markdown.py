@@ -4,9 +4,9 @@ Left out: link definitions, comments, rules, front matter but for its title, and
 """
 
 import re
-from collections.abc import Callable
 
-from fabir_tf.pipelines.documents.blocks import CELL_SEPARATOR, CODE, DEEPEST, LIST, TEXT, Block, Outline
+from fabir_tf.pipelines.documents.block_reader import BlockReader
+from fabir_tf.pipelines.documents.blocks import CELL_SEPARATOR, CODE, LIST, TEXT, Block, Outline
 from fabir_tf.pipelines.documents.html_blocks import add_html
 from fabir_tf.pipelines.documents.lines import code_of, indentation, indented_end, is_blank, lines_of, outdented
 from fabir_tf.pipelines.documents.mapped_text import MappedText, joined
@@ -63,18 +63,8 @@ _TAG_LINE = re.compile(rf" {{0,3}}(?:{TAG.pattern})\s*")
 _CODE_DIRECTIVES = ("code", "code-block", "code-cell", "sourcecode", "literalinclude", "doctest", "testcode")
 _TEXT_DIRECTIVES = (
     *("note", "tip", "hint", "important", "warning", "caution", "attention", "danger", "error", "seealso", "todo"),
-    *(
-        "admonition",
-        "versionadded",
-        "versionchanged",
-        "deprecated",
-        "details",
-        "dropdown",
-        "topic",
-        "sidebar",
-        "figure",
-    ),
-    *("epigraph", "card", "grid", "grid-item-card", "tab-item", "tab-set", "margin", "list-table", "table"),
+    *("admonition", "versionadded", "versionchanged", "deprecated", "details", "dropdown", "topic", "sidebar"),
+    *("figure", "epigraph", "card", "grid", "grid-item-card", "tab-item", "tab-set", "margin", "list-table", "table"),
 )
 
 
@@ -92,12 +82,11 @@ def markdown_blocks(text: str) -> list[Block]:
     return reader.outline.finished()
 
 
-class _Reader:
+class _Reader(BlockReader):
     def __init__(self, text: str):
-        self.outline = Outline()
+        super().__init__()
         self.labels = {label_key(match[1]) for match in _DEFINITIONS.finditer(text)}
-        # Each takes the lines and an index, and returns the index behind what it has read; the same one if nothing.
-        self._readers: tuple[Callable[[list[MappedText], int, str, int], int], ...] = (
+        self.readers = (
             self._skipped,
             self._code,
             self._fence,
@@ -114,29 +103,11 @@ class _Reader:
 
     def document(self, lines: list[MappedText]) -> None:
         """Reads all lines, the front matter first."""
-        self._blocks(lines[self._front_matter(lines) :], TEXT, 0)
+        self.blocks(lines[self._front_matter(lines) :], TEXT, 0)
 
-    def _blocks(self, lines: list[MappedText], kind: str, depth: int) -> None:
-        """Reads lines of one container.
-
-        Args:
-            lines: without the container's own marks.
-            kind: of the paragraphs in it.
-            depth: the number of containers around them.
-        """
-        index = 0
-        while index < len(lines):
-            if is_blank(lines[index]):
-                index += 1
-                continue
-            before = index
-            for read in self._readers:
-                index = read(lines, before, kind, depth)
-                if index > before:
-                    break
-
-    def _add(self, kind: str, lines: list[MappedText]) -> None:
-        self.outline.add(kind, shown_text(joined(lines, "\n"), self.labels))
+    def shown(self, content: MappedText) -> MappedText:
+        """The text of a paragraph as it is shown, without its marks."""
+        return shown_text(content, self.labels)
 
     def _front_matter(self, lines: list[MappedText]) -> int:
         fence = _FRONT_MATTER.fullmatch(lines[0].text)
@@ -189,15 +160,8 @@ class _Reader:
             return
         if directive[2] and directive[1] != "figure":
             start = line.text.rindex(directive[2])
-            self._add(kind, [line.part(start, start + len(directive[2]))])
-        self._contained(_without_options(inner), kind, depth)
-
-    def _contained(self, lines: list[MappedText], kind: str, depth: int) -> None:
-        """Reads what is in a container."""
-        if depth < DEEPEST:
-            self._blocks(lines, kind, depth + 1)
-        else:
-            self._add(kind, lines)
+            self.add(kind, [line.part(start, start + len(directive[2]))])
+        self.contained(_without_options(inner), kind, depth)
 
     def _heading(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
         match = _HEADING.fullmatch(lines[index].text)
@@ -210,9 +174,9 @@ class _Reader:
     def _add_heading(self, level: int, content: MappedText, kind: str, depth: int) -> None:
         """A heading inside a list or a quote is a paragraph: what follows the list does not stand under it."""
         if depth and kind != TEXT:
-            self._add(kind, [content])
+            self.add(kind, [content])
         else:
-            self.outline.heading(level, shown_text(content, self.labels))
+            self.outline.heading(level, self.shown(content))
 
     def _html(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
         text = lines[index].text
@@ -220,7 +184,7 @@ class _Reader:
         if not ends and not _TAG_LINE.fullmatch(text):
             return index
         end = _html_end(lines, index, ends[0] if ends else None)
-        add_html(self.outline, joined(lines[index:end], "\n"), lambda content: shown_text(content, self.labels))
+        add_html(self.outline, joined(lines[index:end], "\n"), self.shown)
         return end
 
     def _rule(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -242,7 +206,7 @@ class _Reader:
             return index
         if alert := _ALERT.match(inner[0].text):
             inner[0] = inner[0].part(alert.end())
-        self._contained(inner, kind, depth)
+        self.contained(inner, kind, depth)
         return end
 
     def _note(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -252,8 +216,8 @@ class _Reader:
         columns = indentation(lines[index]) + CODE_INDENTATION
         end = indented_end(lines, index + 1, columns)
         title = [lines[index].part(*match.span(1))] if match[1] else []
-        self._add(kind, title)
-        self._contained([outdented(line, columns) for line in lines[index + 1 : end]], kind, depth)
+        self.add(kind, title)
+        self.contained([outdented(line, columns) for line in lines[index + 1 : end]], kind, depth)
         return end
 
     def _item(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -269,7 +233,7 @@ class _Reader:
             first = first.part(task.end())
         end = self._item_end(lines, index, columns)
         inner = [first, *(outdented(line, min(columns, indentation(line))) for line in lines[index + 1 : end])]
-        self._contained(inner, LIST, depth)
+        self.contained(inner, LIST, depth)
         return end
 
     def _item_end(self, lines: list[MappedText], index: int, columns: int) -> int:
@@ -295,7 +259,7 @@ class _Reader:
         return end
 
     def _row(self, line: MappedText) -> MappedText:
-        return joined((shown_text(cell, self.labels) for cell in _cells(line)), CELL_SEPARATOR)
+        return joined((self.shown(cell) for cell in _cells(line)), CELL_SEPARATOR)
 
     def _footnote(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
         """The text of a footnote, or of a term."""
@@ -307,7 +271,7 @@ class _Reader:
             end += 1
         end = indented_end(lines, end, CODE_INDENTATION)
         following = [outdented(line, min(CODE_INDENTATION, indentation(line))) for line in lines[index + 1 : end]]
-        self._contained([lines[index].part(mark.end()), *following], kind, depth)
+        self.contained([lines[index].part(mark.end()), *following], kind, depth)
         return end
 
     def _paragraph(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -320,7 +284,7 @@ class _Reader:
             if self._interrupts(lines, end) or _begins_table(lines, end):
                 break
             end += 1
-        self._add(kind, lines[index:end])
+        self.add(kind, lines[index:end])
         return end
 
     def _interrupts(self, lines: list[MappedText], index: int) -> bool:

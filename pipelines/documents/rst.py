@@ -4,10 +4,10 @@ Left out: comments, targets, pictures without a description, and directives that
 """
 
 import re
-from collections.abc import Callable
 from itertools import islice
 
-from fabir_tf.pipelines.documents.blocks import CELL_SEPARATOR, CODE, DEEPEST, LIST, TEXT, Block, Outline
+from fabir_tf.pipelines.documents.block_reader import BlockReader
+from fabir_tf.pipelines.documents.blocks import CELL_SEPARATOR, CODE, LIST, TEXT, Block
 from fabir_tf.pipelines.documents.lines import code_of, indentation, indented_end, is_blank, lines_of, outdented
 from fabir_tf.pipelines.documents.mapped_text import MappedText, joined
 from fabir_tf.pipelines.documents.rst_inline import shown_text
@@ -70,16 +70,15 @@ def rst_blocks(text: str) -> list[Block]:
     return reader.outline.finished()
 
 
-class _Reader:
+class _Reader(BlockReader):
     def __init__(self, text: str):
-        self.outline = Outline()
+        super().__init__()
         self.substitutions = {
             " ".join(match[1].lower().split()): _plain(match[3]) if match[2] == "replace" else ""
             for match in _SUBSTITUTION.finditer(text)
         }
         self.styles: list[tuple[str, bool]] = []
-        # Each takes the lines and an index, and returns the index behind what it has read; the same one if nothing.
-        self._readers: tuple[Callable[[list[MappedText], int, str, int], int], ...] = (
+        self.readers = (
             self._quote,
             self._explicit,
             self._title,
@@ -95,29 +94,11 @@ class _Reader:
 
     def document(self, lines: list[MappedText]) -> None:
         """Reads all lines."""
-        self._blocks(lines, TEXT, 0)
+        self.blocks(lines, TEXT, 0)
 
-    def _blocks(self, lines: list[MappedText], kind: str, depth: int) -> None:
-        index = 0
-        while index < len(lines):
-            if is_blank(lines[index]):
-                index += 1
-                continue
-            before = index
-            for read in self._readers:
-                index = read(lines, before, kind, depth)
-                if index > before:
-                    break
-
-    def _shown(self, lines: list[MappedText]) -> MappedText:
-        return shown_text(joined(lines, "\n"), self.substitutions)
-
-    def _contained(self, lines: list[MappedText], kind: str, depth: int) -> None:
-        """Reads what is in a container."""
-        if depth < DEEPEST:
-            self._blocks(lines, kind, depth + 1)
-        else:
-            self.outline.add(kind, self._shown(lines))
+    def shown(self, content: MappedText) -> MappedText:
+        """The text of a paragraph as it is shown, without its marks."""
+        return shown_text(content, self.substitutions)
 
     def _title(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
         """A section's title, or a rule between paragraphs."""
@@ -129,12 +110,12 @@ class _Reader:
         if not over and (at + 1 >= len(lines) or not _is_underline(lines[at + 1], lines[at])):
             return index
         if depth:
-            self.outline.add(kind, self._shown([lines[at]]))
+            self.add(kind, [lines[at]])
             return at + 2
         style = (lines[at + 1].text[0], bool(over))
         if style not in self.styles:
             self.styles.append(style)
-        self.outline.heading(self.styles.index(style) + 1, self._shown([lines[at]]))
+        self.outline.heading(self.styles.index(style) + 1, self.shown(lines[at]))
         return at + 2
 
     def _quote(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -143,7 +124,7 @@ class _Reader:
             return index
         end = indented_end(lines, index, 1)
         least = min(indentation(line) for line in lines[index:end] if not is_blank(line))
-        self._contained([outdented(line, least) for line in lines[index:end]], kind, depth)
+        self.contained([outdented(line, least) for line in lines[index:end]], kind, depth)
         return end
 
     def _explicit(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -154,7 +135,7 @@ class _Reader:
             return index
         end = indented_end(lines, index + 1, 1)
         if footnote := _FOOTNOTE.match(text):
-            self._contained(_body(lines, index, end, footnote.end()), kind, depth)
+            self.contained(_body(lines, index, end, footnote.end()), kind, depth)
         elif (directive := _DIRECTIVE.match(text)) and "|" not in directive[0]:
             self._directive(directive, lines, index, end, kind, depth)
         return end
@@ -173,10 +154,10 @@ class _Reader:
             self.outline.add(CODE, code_of(content))
         elif name in _VERSIONS:
             mark = lines[index].replaced(*directive.span(), f"{_VERSIONS[name]} ")
-            self._contained([joined([mark, argument]), *content], kind, depth)
+            self.contained([joined([mark, argument]), *content], kind, depth)
         elif name not in _LEFT_OUT and not name.startswith(("auto", "py:auto")):
             is_text = not is_blank(argument) and name not in _ARGUMENT_IS_NO_TEXT
-            self._contained([*([argument] if is_text else []), *content], kind, depth)
+            self.contained([*([argument] if is_text else []), *content], kind, depth)
 
     def _picture(self, options: list[MappedText]) -> None:
         for line in options:
@@ -189,7 +170,7 @@ class _Reader:
         if not mark or not _may_be_item(lines, index, mark.end()):
             return index
         end = indented_end(lines, index + 1, 1)
-        self._contained(_body(lines, index, end, mark.end()), LIST, depth)
+        self.contained(_body(lines, index, end, mark.end()), LIST, depth)
         return end
 
     def _field(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -200,7 +181,7 @@ class _Reader:
         end = indented_end(lines, index + 1, 1)
         first, *following = _body(lines, index, end, mark.end())
         name = lines[index].part(*mark.span(1))
-        self._contained([joined([name, first], ": "), *following], LIST, depth)
+        self.contained([joined([name, first], ": "), *following], LIST, depth)
         return end
 
     def _line_block(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -209,7 +190,7 @@ class _Reader:
         while end < len(lines) and (mark := _LINE_BLOCK.match(lines[end].text)):
             inner.append(lines[end].part(mark.end()))
             end += 1
-        self.outline.add(kind, self._shown(inner))
+        self.add(kind, inner)
         return end
 
     def _doctest(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
@@ -226,7 +207,7 @@ class _Reader:
         if not is_term and not has_option:
             return index
         end = indented_end(lines, index + 1, 1)
-        self.outline.add(LIST, self._shown(lines[index : index + 1]))
+        self.add(LIST, lines[index : index + 1])
         self._after_colons(lines[index], _body(lines, index, end, len(lines[index].text))[1:], LIST, depth)
         return end
 
@@ -234,7 +215,7 @@ class _Reader:
         if line.text.rstrip().endswith("::"):
             self.outline.add(CODE, code_of(body))
         else:
-            self._contained(body, kind, depth)
+            self.contained(body, kind, depth)
 
     def _paragraph(self, lines: list[MappedText], index: int, kind: str, depth: int) -> int:
         end = _paragraph_end(lines, index)
@@ -246,11 +227,11 @@ class _Reader:
         last = lines[end - 1].text.rstrip()
         paragraph = lines[index:end]
         if not last.endswith("::"):
-            self.outline.add(kind, self._shown(paragraph))
+            self.add(kind, paragraph)
             return end
         # `text::` shows one colon, `text ::` and a line of its own none.
         kept = len(last) - (1 if last[:-2].strip() and not last[:-2].endswith((" ", "\t")) else 2)
-        self.outline.add(kind, self._shown([*paragraph[:-1], paragraph[-1].part(0, kept)]))
+        self.add(kind, [*paragraph[:-1], paragraph[-1].part(0, kept)])
         return self._literal(lines, end)
 
     def _literal(self, lines: list[MappedText], index: int) -> int:
@@ -310,11 +291,8 @@ class _Reader:
         return end + 1
 
     def _row(self, lines: list[list[MappedText]]) -> MappedText:
-        """A row of cells in one line; a cell whose lines are not neighbours keeps its first line's place."""
-        if len(lines) == 1:
-            return joined((self._shown([cell]) for cell in lines[0]), CELL_SEPARATOR)
-        # Line by line, because offsets must not decrease.
-        return joined((self._shown([cell]) for line in lines for cell in line), CELL_SEPARATOR)
+        """A row of cells in one line; line by line, because offsets must not decrease."""
+        return joined((self.shown(cell) for line in lines for cell in line), CELL_SEPARATOR)
 
 
 def _plain(text: str) -> str:
