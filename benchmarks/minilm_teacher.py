@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch_attention
 from absl import flags
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
@@ -132,7 +133,10 @@ class Teacher:
         torch.manual_seed(flags.FLAGS.seed)
         self._checkpoint, self._steps = folder / "checkpoint.pt", steps
         dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), flags.FLAGS.dropout)
-        self.model = AutoModelForQuestionAnswering.from_pretrained(model_dir, dtype=torch.float32, **dropout).to(DEVICE)
+        own = DEVICE.type == "cpu" and not flags.FLAGS.dropout
+        self.model = AutoModelForQuestionAnswering.from_pretrained(
+            model_dir, dtype=torch.float32, attn_implementation=torch_attention.register() if own else None, **dropout
+        ).to(DEVICE)
         # The embeddings are half of the parameters, and a few epochs would hardly change them.
         self.model.get_input_embeddings().requires_grad_(False)
         trained = [weights for weights in self.model.parameters() if weights.requires_grad]
