@@ -3,7 +3,7 @@
 import random
 
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
+from fabir_tf.pipelines.datasets.squad_metrics import holds_answer, normalize_answer
 
 KINDS = ("another article", "the same article")
 
@@ -18,7 +18,7 @@ class Draw:
 
     def __init__(self, data: SquadData, seed: int):
         self.data, self._random = data, random.Random(seed)
-        self._texts = [f" {normalize_answer(passage)} " for passage in data.passages]
+        self._texts = [normalize_answer(passage) for passage in data.passages]
         self._articles: dict[str, list[int]] = {}
         for passage, title in enumerate(data.titles):
             self._articles.setdefault(title, []).append(passage)
@@ -34,12 +34,12 @@ class Draw:
         title = self.data.titles[question.passage]
         is_same = kind == "the same article"
         pool = self._articles[title] if is_same else range(len(self.data.passages))
-        answers = [f" {normalize_answer(answer.text)} " for answer in question.answers]
+        answers = [normalize_answer(answer.text) for answer in question.answers]
         fitting = [
             passage
             for passage in pool
             if (passage != question.passage if is_same else self.data.titles[passage] != title)
-            and not any(answer in self._texts[passage] for answer in answers)
+            and not any(holds_answer(self._texts[passage], answer) for answer in answers)
         ]
         return self._random.sample(fitting, min(count, len(fitting)))
 

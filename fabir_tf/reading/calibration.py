@@ -159,7 +159,7 @@ def _scores(metric: Callable[[str, str], float], data: SquadData, texts: list[st
     """A metric of each answer, from 0 to 1; 0 where the question has none."""
     return np.array(
         [
-            best_over_references(metric, text, [reference.text for reference in question.answers] or [""])
+            best_over_references(metric, text, [reference.text for reference in question.answers])
             if question.answers
             else 0.0
             for question, text in zip(data.questions, texts, strict=True)

@@ -92,32 +92,40 @@ NO_DOCUMENT_ANSWER = DocumentAnswer("", 0, 0, 0.0, no_answer_probability=1.0, is
 
 @dataclass(frozen=True)
 class _Read:
-    """A paragraph and what the reader says of it."""
+    """A paragraph and what the reader says of it.
+
+    Attributes:
+        paragraph: as the document has it.
+        rank_score: how well it fits the question's words.
+        answer: of the reader.
+        passage: what the reader read: the paragraph, or the same with its heading.
+        source: of the document.
+    """
 
     paragraph: Paragraph
     rank_score: float
     answer: Answer
-    text: Paragraph
+    passage: Paragraph
     source: Source
 
     def span(self) -> DocumentSpan:
         """Its best span, with its place."""
         best = self.answer.n_best[0]
         start, end = best.start, best.end
-        border = len(self.text.text) - len(self.paragraph.text)
+        border = len(self.passage.text) - len(self.paragraph.text)
         if start < border < end:
             # What runs from the heading into the text is no phrase of either.
             start = border
-        original = self.text.span(start, end)
+        original = self.passage.span(start, end)
         return DocumentSpan(
-            self.text.text[start:end],
+            self.passage.text[start:end],
             *original,
             best.probability,
             source=self.source,
             heading=self.paragraph.heading,
             paragraph=self.paragraph.number,
             page=self.paragraph.page,
-            sentence=sentence_around(self.text.text, start, end),
+            sentence=sentence_around(self.passage.text, start, end),
             rank_score=self.rank_score,
             score=self.answer.score,
         )
@@ -244,10 +252,10 @@ class DocumentReader:
         answers = iter(self.reader.answer_batch(repeated, passages))
         is_numbered = texts is not None and not isinstance(texts, Mapping)
         results = []
-        for part, shown in zip(found, as_read, strict=True):
+        for part, read_passages in zip(found, as_read, strict=True):
             read = [
-                _Read(paragraph, score, next(answers), text, int(text.source) if is_numbered else text.source)
-                for (paragraph, score), text in zip(part, shown, strict=True)
+                _Read(paragraph, score, next(answers), passage, int(passage.source) if is_numbered else passage.source)
+                for (paragraph, score), passage in zip(part, read_passages, strict=True)
             ]
             results.append(self._best(read, n_best))
         return results

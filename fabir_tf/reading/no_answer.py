@@ -132,9 +132,7 @@ def calibrate_no_answer(
     threshold = best_threshold(none, spans.f1, spans.is_unanswerable, weights)
     is_answered = none <= threshold
     of_answers = (1.0 - none) * spans.probabilities
-    losses = [
-        float(np.sum((weights * log_losses(spans.is_right, row))[is_answered])) for row in of_answers
-    ]  # fmt: skip
+    losses = [np.sum((weights * log_losses(spans.is_right, row))[is_answered]) for row in of_answers]
     chosen = int(np.argmin(losses)) if is_answered.any() else int(np.argmin(abs(temperatures - 1)))
     probability = np.where(is_answered, of_answers[chosen], none)
     is_right = np.where(is_answered, spans.is_right, spans.is_unanswerable)

@@ -209,16 +209,16 @@ def bucket_sampler(
     """
     passage, question = (features.segments.get(text) for text in ("passage", "question"))
     lengths, together = features.passage_lengths, None
-    first, of_group = np.arange(len(features)), np.arange(len(features))
-    if groups is not None:
-        _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
+    groups = np.arange(len(features)) if groups is None else groups
+    _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
+    has_groups = len(first) < len(groups)
     if training.batching == "passages" and passage:
         # Training reads one window of each passage for all of its questions unless windows are cut around the answers.
         # Where a window begins therefore identifies what several examples share. The first of a group is its own.
         together = passage.starts[first][of_group]
-    elif len(first) < len(of_group):
-        together = of_group
-    if together is not None and len(first) < len(of_group):
+    elif has_groups:
+        together = groups
+    if together is not None and has_groups:
         lengths = _longest_of(together, lengths)
     sizes = (training.batch_size, training.length_buckets, training.seed)
     return LengthBucketSampler(lengths, *sizes, together, question.lengths if question else None)

@@ -35,6 +35,15 @@ def normalize_answer(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
+def holds_answer(passage: str, answer: str) -> bool:
+    """Whether the words of an answer stand in a passage, in a row.
+
+    Args:
+        passage, answer: normalized texts.
+    """
+    return f" {answer} " in f" {passage} "
+
+
 def exact_match(prediction: str, truth: str) -> float:
     """Compares two answers after normalization.
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import Question
-from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
+from fabir_tf.pipelines.datasets.squad_metrics import holds_answer, normalize_answer
 from fabir_tf.pipelines.features.examples import TrainingExamples
 from fabir_tf.pipelines.features.features import NO_ANSWER, Examples
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
@@ -162,6 +162,6 @@ class _Search:
         """Whether a passage holds an answer of the question."""
         data = self._tokenized.data
         if passage not in self._normalized:
-            self._normalized[passage] = f" {normalize_answer(data.passages[passage])} "
+            self._normalized[passage] = normalize_answer(data.passages[passage])
         answers = (normalize_answer(answer.text) for answer in data.questions[question].answers)
-        return any(f" {answer} " in self._normalized[passage] for answer in answers)
+        return any(holds_answer(self._normalized[passage], answer) for answer in answers)
