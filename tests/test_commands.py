@@ -450,7 +450,6 @@ def test_the_installed_command_answers(tiny_run, tmp_path):
         ("high", ["--no_answer_threshold=high", "a number from 0 to 1, or none"]),
         ("1.5", ["--no_answer_threshold=1.5", "a number from 0 to 1, or none"]),
         ("nan", ["--no_answer_threshold=nan", "a number from 0 to 1, or none"]),
-        ("0.5", ["no_answer_threshold=0.5", "no null head"]),
     ],
 )
 def test_thresholds_that_do_not_fit(commands, value, parts):
@@ -458,7 +457,12 @@ def test_thresholds_that_do_not_fit(commands, value, parts):
     assert_error(commands, "predict", flags, parts)
 
 
-def test_a_reader_that_always_answers_may_be_told_so(commands):
+def test_a_threshold_needs_a_null_head(commands, tiny_run):
+    flags = [f"--run_dir={tiny_run.path}", "--no_answer_threshold=0.5", "--question=Who?", "--passage=Ada came."]
+    assert_error(commands, "predict", flags, ["no_answer_threshold=0.5", "no null head"])
+
+
+def test_a_reader_may_be_told_to_answer_always(commands):
     flags = ["--model=fabir-base", "--no_answer_threshold=none", "--question=Who came?", "--passage=Ada came."]
     done = commands("predict", *flags)
     assert done.status == 0 and json.loads(done.stdout)["answer"] == "Ada", done

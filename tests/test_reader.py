@@ -836,9 +836,9 @@ def test_a_threshold_that_is_none_is_refused(threshold):
         Reader.load("fabir-base", no_answer_threshold=threshold)
 
 
-def test_a_threshold_needs_a_null_head():
+def test_a_threshold_needs_a_null_head(reader):
     with pytest.raises(UserError, match=r"no_answer_threshold=0\.5: this reader has no null head"):
-        Reader.load("fabir-base", no_answer_threshold=0.5)
+        Reader(reader.model, reader.processor, reader.config, no_answer_threshold=0.5)
 
 
 @pytest.mark.slow
