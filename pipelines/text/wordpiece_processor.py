@@ -18,7 +18,7 @@ from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.pipelines.text.tokenizer import Tokens
 from fabir_tf.pipelines.text.unicode_tables import unicode_tables
 from fabir_tf.pipelines.text.wordpiece_files import VOCABULARY_FILE, cleaning_of, read_vocabulary, read_wordpieces
-from fabir_tf.pipelines.text.wordpieces import CLS, SEP, WordPieceVocabulary
+from fabir_tf.pipelines.text.wordpieces import CLS, CONTINUES, SEP, WordPieceVocabulary
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.text.graph.wordpiece_processor import GraphWordPieceProcessor
@@ -145,6 +145,15 @@ class WordPieceProcessor(TextProcessor):
     def sizes(self) -> dict[str, int]:
         """Rows of the model's table."""
         return {"pieces": len(self.vocabulary)}
+
+    def with_limits(self, max_sequence: int, max_question: int) -> "WordPieceProcessor":
+        """See `TextProcessor.with_limits`; no question is longer than what leaves room for a piece of a passage."""
+        most = max(1, min(max_question, max_sequence - SPECIAL - 1))
+        return WordPieceProcessor(self.vocabulary, self.cleaning, max(max_sequence, SPECIAL + 2), most)
+
+    def continues_word(self, token: str) -> bool:
+        """See `TextProcessor.continues_word`; punctuation is a word, so that no text has such a piece by itself."""
+        return token.startswith(CONTINUES)
 
     def window_sizes(self, question_lengths: np.ndarray, max_passage: int) -> np.ndarray:
         """What the question leaves of the sequence; see `TextProcessor.window_sizes`."""
