@@ -1,5 +1,6 @@
 """Word pieces: BERT's vocabularies, and question and passage in one sequence."""
 
+import copy
 import dataclasses
 import hashlib
 from collections.abc import Mapping
@@ -148,8 +149,10 @@ class WordPieceProcessor(TextProcessor):
 
     def with_limits(self, max_sequence: int, max_question: int) -> "WordPieceProcessor":
         """See `TextProcessor.with_limits`; no question is longer than what leaves room for a piece of a passage."""
-        most = max(1, min(max_question, max_sequence - SPECIAL - 1))
-        return WordPieceProcessor(self.vocabulary, self.cleaning, max(max_sequence, SPECIAL + 2), most)
+        limited = copy.copy(self)
+        limited.max_sequence = max_sequence
+        limited.max_question = max(1, min(max_question, max_sequence - SPECIAL - 1))
+        return limited
 
     def continues_word(self, token: str) -> bool:
         """See `TextProcessor.continues_word`; punctuation is a word, so that no text has such a piece by itself."""
