@@ -116,6 +116,7 @@ def test_every_form_of_call(qa):
     for answers in both:
         assert [answer["answer"] for answer in answers] == [one["answer"], two["answer"]]
         assert [answer["score"] for answer in answers] == pytest.approx([one["score"], two["score"]], rel=1e-4)
+    assert qa([]) == []
     about_one = qa(question=[QUESTION, OTHER], context=MILL)
     assert [answer["answer"] for answer in about_one] == [one["answer"], qa(OTHER, MILL)["answer"]]
 

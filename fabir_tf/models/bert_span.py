@@ -208,8 +208,11 @@ def build_bert_span(config: BertSpanConfig) -> keras.Model:
     start, end, null = layers.SequenceLogits(name="logits")(head(x), passage_mask=passage_mask(segments, mask))
     outputs = reader_outputs(start, end, null if config.null_head else None)
     # Now, because the weights of a layer are trained that are made after it was frozen.
-    for layer in (embeddings, *encoder)[: config.frozen_layers + 1] if config.frozen_layers else ():
-        layer.trainable = False
+    frozen: list[keras.layers.Layer] = (
+        [embeddings, *encoder][: config.frozen_layers + 1] if config.frozen_layers else []
+    )
+    for part in frozen:
+        part.trainable = False
     return keras.Model({ids.name: ids, segments.name: segments}, outputs, name="bert_span")
 
 

@@ -124,6 +124,8 @@ class QuestionAnsweringPipeline:
     def __call__(self, *args, question=None, context=None, data=None, **settings) -> Any:
         chosen = self.settings.replace(settings)
         pairs = _pairs(args, question, context, data)
+        if not pairs:
+            return []
         results = self._answer([pair[0] for pair in pairs], [pair[1] for pair in pairs], chosen)
         return results[0] if len(results) == 1 else results
 
@@ -166,7 +168,7 @@ class QuestionAnsweringPipeline:
                 length = examples.lengths[example]
                 null = None if logits.null is None else logits.null[row]
                 parts = (logits.start[row, :length], logits.end[row, :length], null)
-                found[example] = start_end_probabilities(*parts, np.float32(scale))
+                found[example] = start_end_probabilities(*parts, scale)
         yield from sorted(found.items())
 
 
@@ -300,7 +302,7 @@ def _add_answers(answers: list[dict[str, Any]], window: _Window, probabilities: 
     starts, ends = (window.word_starts, window.word_ends) if settings.align_to_words else (window.starts, window.ends)
     # Spans that become one when they are aligned must not leave too few.
     count = 2 * settings.top_k + 10 if settings.align_to_words else settings.top_k
-    for first, last, score in _best_spans(*probabilities, settings.max_answer_len, count):
+    for first, last, score in _best_spans(probabilities[0], probabilities[1], settings.max_answer_len, count):
         start, end = int(starts[first]), int(ends[last])
         text = window.context[start:end]
         same = next((answer for answer in answers if answer["answer"].lower() == text.lower()), None)
