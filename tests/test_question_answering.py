@@ -1,9 +1,11 @@
 """The pipeline that transformers 4 had: its algorithm, written once more as loops, and all its forms of call."""
 
+import json
 import types
 
 import numpy as np
 import pytest
+import transformers_4
 from tiny import ARTICLES, DEV_ARTICLES, make_reader
 from wordpiece_folders import write_bert
 
@@ -91,12 +93,31 @@ def test_the_algorithm_of_transformers(reader, qa, context, settings):
     names |= {"top_k": "top_k", "handle_impossible_answer": "impossible"}
     expected = oracle(reader, QUESTION, context, **{names[name]: value for name, value in settings.items()})
     found = qa(question=QUESTION, context=context, **settings)
-    found = [found] if isinstance(found, dict) else found
+    found = as_list(found)
     assert [(answer["start"], answer["answer"]) for answer in found] == [(start, text) for _, start, text in expected]
     assert [answer["score"] for answer in found] == pytest.approx([score for score, *_ in expected], rel=1e-4)
     for answer in found:
         assert list(answer) == ["score", "start", "end", "answer"]
         assert answer["answer"] == context[answer["start"] : answer["end"]]
+
+
+@pytest.mark.parametrize("family", transformers_4.FAMILIES)
+def test_the_answers_of_transformers(tmp_path, family):
+    """Recorded with transformers 4.57.3; long contexts are read in several windows."""
+    recorded = json.loads(transformers_4.RECORD.read_text())[family]
+    qa = fabir_tf.question_answering(transformers_4.folder(tmp_path, family))
+    calls = list(transformers_4.calls())
+    assert len(calls) == len(recorded) == transformers_4.QUESTIONS
+    for number, settings in enumerate(transformers_4.SETTINGS):
+        of_settings = slice(number, None, len(transformers_4.SETTINGS))
+        found = qa(data=calls[of_settings], max_question_len=200, **settings)
+        for answers, expected in zip(found, recorded[of_settings], strict=True):
+            for answer, wanted in zip(as_list(answers), as_list(expected), strict=True):
+                assert answer == wanted | {"score": pytest.approx(wanted["score"], rel=1e-3)}
+
+
+def as_list(answers):
+    return answers if isinstance(answers, list) else [answers]
 
 
 def test_every_form_of_call(qa):
