@@ -16,7 +16,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.training.training_config import OPTIMIZER_SETTINGS, TrainingConfig
 
 # The lowest number does not fit the defaults of other fields.
-BOUND_TO_OTHERS = ("d_model", "num_heads", "word_dim", "character_filters", "max_positions")
+BOUND_TO_OTHERS = ("d_model", "num_heads", "word_dim", "character_filters")
 CONFIGS = (*(family.config for family in MODELS.values()), TrainingConfig)
 FIELDS = [pytest.param(cls, field, id=field.name) for cls in CONFIGS for field in dataclasses.fields(cls)]
 NUMBERS = [parameter for parameter in FIELDS if parameter.values[1].type not in (str, bool)]

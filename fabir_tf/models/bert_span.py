@@ -65,17 +65,8 @@ class BertSpanConfig(ReaderConfig):
         super().__post_init__()
         if self.d_model % self.num_heads:
             raise ConfigError(f"d_model must be a multiple of num_heads={self.num_heads}, found {self.d_model}")
-        if self.max_sequence > self.max_positions:
-            raise ConfigError(
-                f"max_sequence must be at most the encoder's max_positions={self.max_positions}, "
-                f"found {self.max_sequence}"
-            )
         if self.segments == 1:
             raise ConfigError("segments must be 0, or 2 for question and passage, found 1")
-        if self.frozen_layers > self.num_layers:
-            raise ConfigError(
-                f"frozen_layers must be at most the encoder's num_layers={self.num_layers}, found {self.frozen_layers}"
-            )
 
     @property
     def width(self) -> int:
@@ -98,7 +89,9 @@ class BertSpanConfig(ReaderConfig):
                 "encoder: found no folder, expected that of a BERT or DistilBERT in Hugging Face's layout (--encoder)"
             )
         settings = read_hugging_face(self.encoder).settings
-        return self.replace(**{name: settings[name] for name in settings if _is_derived(name)})
+        config = self.replace(**{name: settings[name] for name in settings if _is_derived(name)})
+        _validate_sizes(config)
+        return config
 
     def initialize(self, model: keras.Model) -> None:
         """With the encoder's weights; the head keeps its own."""
@@ -113,6 +106,15 @@ class BertSpanConfig(ReaderConfig):
         if layer.startswith("layer_"):
             return self.layer_decay ** (self.num_layers - int(layer.removeprefix("layer_")))
         return 1.0
+
+
+def _validate_sizes(config: BertSpanConfig) -> None:
+    """Refuses settings beyond the encoder's sizes, which are known only when its folder has been read."""
+    limits = {"max_sequence": "max_positions", "frozen_layers": "num_layers"}
+    for name, size in limits.items():
+        value, limit = getattr(config, name), getattr(config, size)
+        if value > limit:
+            raise ConfigError(f"{name} must be at most the encoder's {size}={limit}, found {value}")
 
 
 def _is_derived(name: str) -> bool:
@@ -174,7 +176,11 @@ def build_bert_span(config: BertSpanConfig) -> keras.Model:
         dictionary of float32 `start_logits` and `end_logits`, `(batch, length)` and -1e9 outside the passage, and with
         a null head also `null_logits (batch, 2)`, those of [CLS]. The sequence is [CLS] question [SEP] passage [SEP];
         padding has the id 0, and the segment is 1 from the passage on.
+
+    Raises:
+        ConfigError: a setting is beyond the encoder's sizes.
     """
+    _validate_sizes(config)
     # === Layers ===
     embeddings = layers.BertEmbeddings(
         config.pieces,

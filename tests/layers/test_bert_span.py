@@ -185,7 +185,7 @@ def test_frozen_layers_and_their_rates():
 )
 def test_settings_that_do_not_fit(settings, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
-        BertSpanConfig(**SMALL | settings)
+        build_bert_span(BertSpanConfig(**SMALL | settings))
 
 
 def test_published_parameters():
