@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fabir_tf.reading.evaluation import evaluate
     from fabir_tf.reading.inspection import look_inside
     from fabir_tf.reading.packing import pack
+    from fabir_tf.reading.question_answering import question_answering
     from fabir_tf.reading.reader import Reader
     from fabir_tf.training.train import train
     from fabir_tf.training.training_config import DataOptions, TrainingConfig
@@ -70,6 +71,7 @@ _LAZY = {
     "load_dataset": "fabir_tf.pipelines.datasets.sources",
     "look_inside": "fabir_tf.reading.inspection",
     "pack": "fabir_tf.reading.packing",
+    "question_answering": "fabir_tf.reading.question_answering",
     "train": "fabir_tf.training.train",
 }
 _LAZY_PACKAGES = ("analysis", "export", "layers", "models", "pipelines", "reading", "training")
@@ -97,6 +99,7 @@ __all__ = [
     "models",
     "pack",
     "pipelines",
+    "question_answering",
     "reading",
     "train",
     "training",

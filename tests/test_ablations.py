@@ -9,7 +9,7 @@ from tiny import CONFIG
 
 import fabir_tf
 from fabir_tf.experiments.published import TABLES
-from fabir_tf.models import MODELS
+from fabir_tf.models import MODELS, training_settings
 from fabir_tf.models.graph_nodes import call_of, calls_to
 from fabir_tf.training.training_config import TrainingConfig
 
@@ -58,8 +58,8 @@ def test_a_flag_file_is_one_that_train_takes_from_any_folder(path, monkeypatch, 
     name, run_dir, model, training = settings_of(path)
     config = MODELS[name].config(**model)
     assert run_dir == f"runs/{path.stem}"
-    epochs = {"bidaf": 12, "bidaf-porwal": 6, "bidaf-bologna": 10, "bidaf-cheung": 12}
-    assert TrainingConfig(**training).epochs == epochs.get(name, 18)
+    epochs = {"bidaf": 12, "bidaf-porwal": 6, "bidaf-bologna": 10, "bidaf-cheung": 12, "bert-span": 2}
+    assert TrainingConfig(**training_settings(name, training)).epochs == epochs.get(name, 18)
     # Every file but the base changes the model or the training.
     if name == "fabir" and path.stem != "fabir":
         assert (config != MODELS["fabir"].config()) == (path.stem not in OF_TRAINING)

@@ -27,6 +27,7 @@ OURS = {
     "start_from": "",
     "passage_window": None,
     "batching": "questions",
+    "warmup_share": 0.0,
     "linear_decay_epochs": 0.0,
     "weight_decay": 0.01,
     "clip_norm": None,

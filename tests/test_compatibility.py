@@ -19,7 +19,7 @@ from fabir_tf.reading.packing import pack
 OLD = Path(__file__).parent / "fixtures" / "0.1"
 RUNS = sorted(path.parent.name for path in OLD.glob("*/model.keras"))
 # Readers that came later.
-NEW_MODELS = {"bidaf-cheung"}
+NEW_MODELS = {"bidaf-cheung", "bert-span"}
 
 
 def read_lines(path):

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from command_line import COMMANDS, CommandLines
 from tiny import ARTICLES, DEV_ARTICLES, write_squad
+from wordpiece_folders import write_bert
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -130,6 +131,8 @@ def fill(folder: Path) -> None:
     write_squad(folder / "train-v1.1.json", ARTICLES)
     for name in ("dev-v1.1.json", "held-out.json"):
         write_squad(folder / name, DEV_ARTICLES)
+    for name, has_head in (("bert-base-uncased", False), ("bert-squad2", True)):
+        write_bert(folder / name, head=has_head, positions=512)
     answers = {
         f"{title}-{number}": text for title, _, questions in DEV_ARTICLES for number, (_, text) in enumerate(questions)
     }

@@ -9,7 +9,7 @@ import hugging_face_folders as folders
 import numpy as np
 import pytest
 
-from fabir_tf.models.bert_span import BERT_TRAINING
+from fabir_tf.models import training_settings
 from fabir_tf.models.hugging_face import is_hugging_face, read_hugging_face
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.training.training_config import TrainingConfig
@@ -23,7 +23,7 @@ SETTINGS = {
     "hidden_dim": 11,
     "max_positions": 19,
     "activation": "gelu",
-    "dropout": 0.1,
+    "hidden_dropout": 0.1,
     "attention_dropout": 0.2,
     "epsilon": 1e-12,
 }
@@ -228,6 +228,22 @@ def test_weights_that_do_not_fit(tmp_path):
 # === How BERT is trained ===
 
 
-def test_the_settings_of_its_training_fit_each_other():
-    training = TrainingConfig(**BERT_TRAINING)
-    assert (training.learning_rate, training.batch_size, training.epochs) == (3e-5, 32, 2)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"learning_rate": 3e-5, "batch_size": 32, "epochs": 2, "warmup_share": 0.1, "linear_decay_epochs": 1.8}),
+        ({"epochs": 5}, {"epochs": 5, "linear_decay_epochs": 4.5}),
+        ({"warmup_share": 0.0}, {"warmup_share": 0.0, "linear_decay_epochs": 2.0}),
+        ({"patience": 1}, {"patience": 1, "linear_decay_epochs": 0.0}),
+        ({"learning_rate": None}, {"learning_rate": None, "warmup_share": 0.0}),
+        ({"optimizer": "adadelta"}, {"optimizer": "adadelta", "adam_epsilon": 1e-8}),
+        ({"seed": 7}, {"optimizer": "adamw", "seed": 7, "max_question": 64, "smoothing": "none"}),
+    ],
+)
+def test_the_settings_of_its_training(given, expected):
+    training = TrainingConfig(**training_settings("bert-span", given))
+    assert {name: getattr(training, name) for name in expected} == pytest.approx(expected)
+
+
+def test_other_readers_have_the_defaults():
+    assert training_settings("fabir", {"seed": 7}) == {"seed": 7}

@@ -72,6 +72,21 @@ def test_each_keeps_an_average_of_the_weights(data, name):
     np.testing.assert_allclose(np.asarray(variable), average, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("ema_decay", [None, 0.5])
+def test_each_variable_may_have_another_learning_rate(data, ema_decay):
+    """Two variables with the same gradients move as far as their factors say; weight decay knows no factor."""
+    start, gradients = data
+    training = TrainingConfig(optimizer="adamw", weight_decay=0.1, ema_decay=ema_decay)
+    whole, half = keras.Variable(start, name="bias"), keras.Variable(start, name="bias")
+    decayed = keras.Variable(start, name="kernel")
+    optimizer = make_optimizer(RATE, training, [1.0, 0.5, 0.0])
+    gradient = keras.ops.convert_to_tensor(gradients[0])
+    optimizer.apply([gradient] * 3, [whole, half, decayed])
+    np.testing.assert_allclose(np.asarray(half) - start, (np.asarray(whole) - start) / 2, rtol=1e-5, atol=1e-6)
+    assert np.abs(np.asarray(whole) - start).min() > 0.9 * RATE
+    np.testing.assert_allclose(np.asarray(decayed), start * (1 - RATE * 0.1), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("optimizer", "setting", "value"),
     [("adam", "weight_decay", 0.1), ("adadelta", "adam_beta_2", 0.9), ("adamw", "adadelta_rho", 0.5)],

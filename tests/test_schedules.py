@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay
+from fabir_tf.models.fabir import FabirConfig
+from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay, LinearWarmup
+from fabir_tf.training.train import learning_rate
+from fabir_tf.training.training_config import TrainingConfig
 
 
 def rate(step, d_model, factor, warmup_steps):
@@ -62,3 +65,25 @@ def test_cooldown_comes_back_from_its_configuration(before):
     clone = keras.saving.deserialize_keras_object(json.loads(json.dumps(keras.saving.serialize_keras_object(schedule))))
     assert isinstance(clone, LinearDecay)
     assert float(clone(75)) == float(schedule(75)) > 0
+
+
+@pytest.mark.parametrize(("step", "rate"), [(0, 0.25), (1, 0.5), (3, 1), (4, 1), (3000, 1)])
+def test_the_rate_rises_from_nothing(step, rate):
+    schedule = LinearWarmup(0.02, 4)
+    clone = keras.saving.deserialize_keras_object(json.loads(json.dumps(keras.saving.serialize_keras_object(schedule))))
+    assert isinstance(clone, LinearWarmup)
+    for found in (schedule, clone):
+        np.testing.assert_allclose(float(found(step)), 0.02 * rate, rtol=1e-6)
+
+
+@pytest.mark.parametrize("max_steps", [None, 20])
+def test_a_training_rises_over_its_share_of_the_steps_and_falls_to_nothing(max_steps):
+    """Also where max_steps ends it within its decay: the peak is the learning rate all the same."""
+    training = TrainingConfig(
+        learning_rate=0.01, warmup_share=0.1, linear_decay_epochs=3.6, epochs=4, max_steps=max_steps
+    )
+    last = max_steps or 4 * 25
+    rates = np.array([float(learning_rate(FabirConfig(), training, 25)(step)) for step in range(last)])
+    peak = last // 10
+    np.testing.assert_allclose(rates[:peak], 0.01 * np.arange(1, peak + 1) / peak, rtol=1e-5)
+    np.testing.assert_allclose(rates[peak:], 0.01 * np.arange(last - peak, 0, -1) / (last - peak), rtol=1e-5)

@@ -14,7 +14,8 @@ from absl import app, flags
 
 from fabir_tf.compatibility import renamed_flag_error, translate_settings
 from fabir_tf.configuration import Config, ConfigError, as_flag, define_shared_flags
-from fabir_tf.models import MODELS, list_models, model_name, published_settings
+from fabir_tf.models import MODELS, list_models, model_name, published_settings, training_settings
+from fabir_tf.models.hugging_face import is_hugging_face
 from fabir_tf.models.precision import POLICIES
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
@@ -202,8 +203,8 @@ def define_reader_flags(purpose: str) -> None:
         purpose: what the command does with the reader, for the help.
     """
     flags.DEFINE_string("run_dir", None, f"Run whose best checkpoint {purpose}.")
-    text = f"Reader of the package that {purpose}, instead of a run"
-    flags.DEFINE_string("model", None, f"{text}: {', '.join(pretrained_readers()) or 'none yet'}.")
+    text = f"Reader of the package that {purpose}, instead of a run: {', '.join(pretrained_readers()) or 'none yet'}"
+    flags.DEFINE_string("model", None, f"{text}; or the folder of a model in Hugging Face's layout.")
     text = "No-answer probability above which the reader abstains; none always answers. By default the reader's own."
     flags.DEFINE_string("no_answer_threshold", None, text)
     define_reading_flags()
@@ -308,10 +309,15 @@ def reader_folder(values: flags.FlagValues) -> str | None:
         raise UserError("expected either --run_dir or --model, found both")
     if not values.model:
         return values.run_dir
-    if values.model not in pretrained_readers():
-        known = ", ".join(pretrained_readers()) or "none in this installation"
-        raise UserError(f"--model={values.model}: no such reader comes with the package, expected one of: {known}")
-    return str(pretrained_folder(values.model))
+    if values.model in pretrained_readers():
+        return str(pretrained_folder(values.model))
+    if is_hugging_face(values.model):
+        return values.model
+    known = ", ".join(pretrained_readers()) or "none in this installation"
+    raise UserError(
+        f"--model={values.model}: no such reader comes with the package, expected one of: {known}; or the folder of a "
+        "question-answering model in Hugging Face's layout"
+    )
 
 
 def needed_reader_folder(values: flags.FlagValues) -> str:
@@ -416,6 +422,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     if start:
         validate_model(start_from, start, name)
         model = start.to_dict() | model
+    training = training_settings(name, training)
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
 
@@ -483,7 +490,8 @@ def _flags_of(name: str, values: flags.FlagValues) -> dict:
     chosen = MODELS[name].config
     for family in MODELS.values():
         for field, value in family.config.given_flags(values).items():
-            if field not in chosen.__dataclass_fields__:
+            own = chosen.__dataclass_fields__.get(field)
+            if own is None or own.metadata["derived"]:
                 raise UserError(f"--{field}={value}: --model={name} has no such setting")
     return chosen.given_flags(values)
 

@@ -19,7 +19,7 @@ from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import SquadData, hold_out
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
-from fabir_tf.reading.run_directory import RunDirectory, reader_directory
+from fabir_tf.reading.run_directory import reader_directory
 
 NONE = "none"
 
@@ -78,7 +78,7 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     options = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **options)
-    run = RunDirectory(run_dir)
+    run = reader_directory(run_dir)
     if run.calibration.exists():
         return None
     training = run.read_config()["training"]

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from fabir_tf.configuration import ConfigError
+from fabir_tf.models.bert_span import BertSpanConfig, bert_training, build_bert_span
 from fabir_tf.models.bidaf import BIDAF_AS_PUBLISHED, BidafConfig, build_bidaf
 from fabir_tf.models.bidaf_bologna import BOLOGNA_AS_PUBLISHED, BidafBolognaConfig, build_bidaf_bologna
 from fabir_tf.models.bidaf_cheung import CHEUNG_AS_PUBLISHED, BidafCheungConfig, build_bidaf_cheung
@@ -27,12 +28,14 @@ class ModelSpec:
         build: makes the functional model from a configuration.
         about: one phrase for `--help`.
         published: the settings of its paper; None for a model without one.
+        training: settings of its training that differ from the defaults, from those that the user gives.
     """
 
     config: type[ReaderConfig]
     build: Callable[[Any], keras.Model]
     about: str
     published: Published | None = None
+    training: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
 
 
 MODELS = {
@@ -62,6 +65,12 @@ MODELS = {
         build_bidaf_cheung,
         "GRUs, no characters, and a null head for SQuAD 2.0, 2.5 M parameters (Cheung)",
         CHEUNG_AS_PUBLISHED,
+    ),
+    "bert-span": ModelSpec(
+        BertSpanConfig,
+        build_bert_span,
+        "BERT, DistilBERT or MiniLM from a folder, with a span head (Devlin et al. 2019, Cheung)",
+        training=bert_training,
     ),
 }
 
@@ -122,6 +131,20 @@ def published_settings(name: str, given: Mapping[str, Any]) -> tuple[dict[str, A
     settings = published.settings(given)
     of_model = {field: settings.pop(field) for field in list(settings) if field in fields}
     return of_model, settings
+
+
+def training_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a model's training: those that are given, and the model's own for the others.
+
+    Args:
+        name: the model's.
+        given: settings of `TrainingConfig` that the user chooses, on which others may depend.
+
+    Raises:
+        ConfigError: no model has the name.
+    """
+    config_class(name)
+    return MODELS[name].training(given) | dict(given)
 
 
 def _published_names() -> list[str]:

@@ -1,6 +1,8 @@
 """BERT with a span head: question and passage as one sequence of word pieces (Devlin et al. 2019; heads by Cheung)."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,9 +10,11 @@ from keras import ops
 from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.layers.blocks.bert_layer import ACTIVATIONS
-from fabir_tf.models.hugging_face import HuggingFaceModel
+from fabir_tf.models.hugging_face import read_hugging_face, set_weights
 from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +31,9 @@ class BertSpanConfig(ReaderConfig):
     null_head: bool = setting(
         True, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"
     )
-    encoder: str = setting("", "Folder of the encoder, a BERT or DistilBERT in Hugging Face's layout")
+    encoder: str = setting(
+        "", "Folder of the encoder to train, a BERT or DistilBERT in Hugging Face's layout; its head is not read"
+    )
     head: str = setting("dense", "The head on the encoder's last hidden states", choices=layers.BERT_HEADS)
     max_sequence: int = setting(384, "Longest sequence of question and passage, in word pieces", low=8)
     pieces: int = setting(30_522, "Rows of the table of word pieces, padding included", low=1, derived=True)
@@ -39,19 +45,26 @@ class BertSpanConfig(ReaderConfig):
     segments: int = setting(2, "Rows of the table of segments; 0 for none", low=0, derived=True)
     activation: str = setting("gelu", "Function of the hidden layers", choices=ACTIVATIONS, derived=True)
     epsilon: float = setting(1e-12, "Number added to the variances of the norms", low=0.0, high=1.0, derived=True)
-    dropout: float = setting(0.1, "Dropout rate of embeddings and of every sublayer's output", low=0.0, high=0.95)
+    hidden_dropout: float = setting(
+        0.1, "Dropout rate of embeddings and of every sublayer's output", low=0.0, high=0.95
+    )
     attention_dropout: float = setting(0.1, "Dropout rate of attention weights", low=0.0, high=0.95)
     head_dropout: float = setting(0.0, "Dropout rate of the head's input", low=0.0, high=0.95)
+    frozen_layers: int = setting(
+        0, "Lowest layers of the encoder that are not trained; from 1 on the embeddings are not, either", low=0
+    )
+    layer_decay: float = setting(
+        1.0,
+        "Learning rate of each layer of the encoder, as a share of that of the layer above it; the head has the whole "
+        "rate",
+        low=0.1,
+        high=1.0,
+    )
 
     def __post_init__(self):
         super().__post_init__()
         if self.d_model % self.num_heads:
             raise ConfigError(f"d_model must be a multiple of num_heads={self.num_heads}, found {self.d_model}")
-        if self.max_sequence > self.max_positions:
-            raise ConfigError(
-                f"max_sequence must be at most the encoder's max_positions={self.max_positions}, "
-                f"found {self.max_sequence}"
-            )
         if self.segments == 1:
             raise ConfigError("segments must be 0, or 2 for question and passage, found 1")
 
@@ -60,38 +73,96 @@ class BertSpanConfig(ReaderConfig):
         """d_model."""
         return self.d_model
 
+    @property
+    def longest_sequence(self) -> int:
+        """The encoder has no more positions."""
+        return self.max_positions
 
-BERT_TRAINING = {
-    "learning_rate": 3e-5,
-    "batch_size": 32,
-    "epochs": 2,
-    "linear_decay_epochs": 2.0,
-    "optimizer": "adamw",
-    "adam_beta_2": 0.999,
-    "adam_epsilon": 1e-6,
-    "weight_decay": 0.01,
-    "clip_norm": 1.0,
-    "smoothing": "none",
-}
-"""Settings of `TrainingConfig`: how BERT's own program fine-tunes it for SQuAD, but without its warm-up. Cheung names
-the learning rate, the batch size and Adam, and neither the epochs nor the rest."""
+    def completed(self) -> "BertSpanConfig":
+        """With the sizes of the encoder's folder.
+
+        Raises:
+            UserError: there is no encoder, its folder does not fit, or a setting does not fit its sizes.
+        """
+        if not self.encoder:
+            raise UserError(
+                "encoder: found no folder, expected that of a BERT or DistilBERT in Hugging Face's layout (--encoder)"
+            )
+        settings = read_hugging_face(self.encoder).settings
+        config = self.replace(**{name: settings[name] for name in settings if _is_derived(name)})
+        _validate_sizes(config)
+        return config
+
+    def initialize(self, model: keras.Model) -> None:
+        """With the encoder's weights; the head keeps its own."""
+        found = read_hugging_face(self.encoder).with_pieces(self.pieces)
+        set_weights(model, found.without_head())
+
+    def rate_factor(self, path: str) -> float:
+        """`layer_decay` to the power of how far below the head a layer is."""
+        layer = path.partition("/")[0]
+        if layer == "embeddings":
+            return self.layer_decay ** (self.num_layers + 1)
+        if layer.startswith("layer_"):
+            return self.layer_decay ** (self.num_layers - int(layer.removeprefix("layer_")))
+        return 1.0
 
 
-def encoder_config(config: BertSpanConfig, found: HuggingFaceModel) -> BertSpanConfig:
-    """The configuration with the sizes of an encoder, and with its dropout rates.
+def _validate_sizes(config: BertSpanConfig) -> None:
+    """Refuses settings beyond the encoder's sizes, which are known only when its folder has been read."""
+    limits = {"max_sequence": "max_positions", "frozen_layers": "num_layers"}
+    for name, size in limits.items():
+        value, limit = getattr(config, name), getattr(config, size)
+        if value > limit:
+            raise ConfigError(f"{name} must be at most the encoder's {size}={limit}, found {value}")
+
+
+def _is_derived(name: str) -> bool:
+    return BertSpanConfig.__dataclass_fields__[name].metadata["derived"]
+
+
+def bert_training(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `TrainingConfig` that BERT has by default: its own program's for SQuAD.
+
+    The learning rate rises over the first tenth of the steps and falls linearly to 0 over the others. Passages are cut
+    to windows, so that none is too long. Cheung names the learning rate, the batch size and Adam, and nothing else.
 
     Args:
-        config: the other settings.
-        found: what the encoder's folder holds.
+        given: the settings that the user chooses.
+    """
+    epochs = given.get("epochs", 2)
+    # A constant rate only: that of the other schedule has a warm-up of its own.
+    warmup_share = given.get("warmup_share", 0.1 if given.get("learning_rate", True) else 0.0)
+    # An end that is not known has no decay before it.
+    is_open = any(given.get(name) is not None for name in ("patience", "max_minutes"))
+    is_adam = given.get("optimizer", "adamw").startswith("adam")
+    return {
+        "learning_rate": 3e-5,
+        "batch_size": 32,
+        "epochs": epochs,
+        "warmup_share": warmup_share,
+        "linear_decay_epochs": 0.0 if is_open else (1 - warmup_share) * epochs,
+        "optimizer": "adamw",
+        **({"adam_beta_2": 0.999, "adam_epsilon": 1e-6} if is_adam else {}),
+        "clip_norm": 1.0,
+        "smoothing": "none",
+        "max_passage": LONGEST_PASSAGE,
+        "max_question": 64,
+    }
 
-    Returns:
-        A copy, whose sequences are no longer than the encoder has positions.
+
+def reading_config(found: Mapping[str, Any], pieces: int) -> BertSpanConfig:
+    """The configuration of a question-answering model in a folder.
+
+    Args:
+        found: `HuggingFaceModel.settings` of the folder.
+        pieces: the number of pieces of its vocabulary.
 
     Raises:
         ConfigError: a size does not fit.
     """
-    longest = min(config.max_sequence, found.settings["max_positions"])
-    return config.replace(**found.settings, max_sequence=longest)
+    longest = min(BertSpanConfig.max_sequence, found["max_positions"])
+    return BertSpanConfig(**{**found, "pieces": pieces, "max_sequence": longest})
 
 
 def build_bert_span(config: BertSpanConfig) -> keras.Model:
@@ -105,14 +176,18 @@ def build_bert_span(config: BertSpanConfig) -> keras.Model:
         dictionary of float32 `start_logits` and `end_logits`, `(batch, length)` and -1e9 outside the passage, and with
         a null head also `null_logits (batch, 2)`, those of [CLS]. The sequence is [CLS] question [SEP] passage [SEP];
         padding has the id 0, and the segment is 1 from the passage on.
+
+    Raises:
+        ConfigError: a setting is beyond the encoder's sizes.
     """
+    _validate_sizes(config)
     # === Layers ===
     embeddings = layers.BertEmbeddings(
         config.pieces,
         config.d_model,
         config.max_positions,
         config.segments,
-        config.dropout,
+        config.hidden_dropout,
         config.epsilon,
         name="embeddings",
     )
@@ -121,7 +196,7 @@ def build_bert_span(config: BertSpanConfig) -> keras.Model:
             config.num_heads,
             config.hidden_dim,
             config.activation,
-            config.dropout,
+            config.hidden_dropout,
             config.attention_dropout,
             config.epsilon,
             name=f"layer_{number}",
@@ -138,6 +213,12 @@ def build_bert_span(config: BertSpanConfig) -> keras.Model:
         x = layer(x, mask)
     start, end, null = layers.SequenceLogits(name="logits")(head(x), passage_mask=passage_mask(segments, mask))
     outputs = reader_outputs(start, end, null if config.null_head else None)
+    # Now, because the weights of a layer are trained that are made after it was frozen.
+    frozen: list[keras.layers.Layer] = (
+        [embeddings, *encoder][: config.frozen_layers + 1] if config.frozen_layers else []
+    )
+    for part in frozen:
+        part.trainable = False
     return keras.Model({ids.name: ids, segments.name: segments}, outputs, name="bert_span")
 
 

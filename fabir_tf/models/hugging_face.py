@@ -20,7 +20,8 @@ import numpy as np
 
 from fabir_tf.layers.blocks.bert_layer import ACTIVATIONS
 from fabir_tf.models.safetensors import read_safetensors
-from fabir_tf.models.weights import MODEL, weights_of
+from fabir_tf.models.weights import MODEL
+from fabir_tf.models.weights import set_weights as set_named_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import user_path
 from fabir_tf.pipelines.json_files import quoted, read_json
@@ -33,6 +34,7 @@ _CONVERT = (
     "torch.load('{0}/pytorch_model.bin', weights_only=True).items()}}, '{0}/model.safetensors')\""
 )
 _HEAD = {"qa_outputs": "head/logits"}
+_PIECES = "embeddings/word_table"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +77,7 @@ _FAMILIES = {
             "max_positions": "max_position_embeddings",
             "segments": "type_vocab_size",
             "activation": "hidden_act",
-            "dropout": "hidden_dropout_prob",
+            "hidden_dropout": "hidden_dropout_prob",
             "attention_dropout": "attention_probs_dropout_prob",
             "epsilon": "layer_norm_eps",
         },
@@ -100,7 +102,7 @@ _FAMILIES = {
             "hidden_dim": "hidden_dim",
             "max_positions": "max_position_embeddings",
             "activation": "activation",
-            "dropout": "dropout",
+            "hidden_dropout": "dropout",
             "attention_dropout": "attention_dropout",
         },
         {"segments": 0, "epsilon": 1e-12},
@@ -139,6 +141,30 @@ class HuggingFaceModel:
         """Whether the folder is of a question-answering model."""
         return "head/logits/kernel" in self.arrays
 
+    @property
+    def named_arrays(self) -> dict[str, np.ndarray]:
+        """The weights by the names that `fabir_tf.models.weights` has for them."""
+        return {f"{MODEL}{path}": array for path, array in self.arrays.items()}
+
+    def without_head(self) -> "HuggingFaceModel":
+        """The encoder alone."""
+        arrays = {path: array for path, array in self.arrays.items() if not path.startswith("head/")}
+        return dataclasses.replace(self, arrays=arrays)
+
+    def with_pieces(self, pieces: int) -> "HuggingFaceModel":
+        """With a table of as many word pieces as the vocabulary has; some folders have rows that no piece uses.
+
+        Raises:
+            UserError: the table has fewer rows.
+        """
+        table = self.arrays[_PIECES]
+        if len(table) < pieces:
+            raise UserError(
+                f"{self.source}: found vectors of {len(table)} word pieces, expected at least {pieces}, as many as the "
+                "vocabulary has."
+            )
+        return dataclasses.replace(self, arrays=self.arrays | {_PIECES: table[:pieces]})
+
 
 def is_hugging_face(folder: str | os.PathLike) -> bool:
     """Whether a folder is in Hugging Face's layout: its config.json names a `model_type`."""
@@ -147,6 +173,18 @@ def is_hugging_face(folder: str | os.PathLike) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and "model_type" in content
+
+
+def read_settings(folder: str | os.PathLike) -> dict[str, Any]:
+    """Reads the settings alone: fields of `BertSpanConfig` that describe the encoder.
+
+    Args:
+        folder: a local folder with config.json.
+
+    Raises:
+        UserError: the file is missing or damaged, or the model is not one that this package has.
+    """
+    return _read_config(user_path(folder) / CONFIG)[1]
 
 
 def read_hugging_face(folder: str | os.PathLike, needs_head: bool = False) -> HuggingFaceModel:
@@ -162,14 +200,14 @@ def read_hugging_face(folder: str | os.PathLike, needs_head: bool = False) -> Hu
     place = user_path(folder)
     if not place.is_dir():
         raise UserError(f"{folder}: found no such folder, expected one with {CONFIG} and {SAFETENSORS} or {HDF5}.")
-    family, settings = _read_settings(place / CONFIG)
+    family, settings = _read_config(place / CONFIG)
     source, found = _read_weights(place, family)
     arrays = dict(_renamed(source, found, family, settings))
     model = HuggingFaceModel(source, settings, arrays)
     if needs_head and not model.has_head:
         raise UserError(
-            f"{source}: found no qa_outputs.weight, expected the weights of a question-answering model: "
-            "fine-tune this encoder first."
+            f"{source}: found no qa_outputs.weight, expected the weights of a question-answering model: fine-tune this "
+            f"encoder first (fabir-train --model=bert-span --encoder={folder})."
         )
     return model
 
@@ -183,19 +221,17 @@ def set_weights(model: keras.Model, found: HuggingFaceModel) -> list[str]:
 
     Returns:
         The paths of the model's weights that the folder lacks, which keep their values: those of a head.
+
+    Raises:
+        UserError: the weights are of another model.
     """
-    variables = {name.removeprefix(MODEL): variable for name, variable in weights_of(model).items()}
-    missing = [path for path in variables if path not in found.arrays]
-    for path in variables:
-        if path not in missing:
-            variables[path].assign(found.arrays[path])
-    return missing
+    return set_named_weights(model, found.named_arrays, found.source, allow_missing=True)
 
 
 # === config.json ===
 
 
-def _read_settings(path: Path) -> tuple[str, dict[str, Any]]:
+def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
     """The name of the family, and the encoder's settings."""
     content = read_json(path)
     if not isinstance(content, dict):
@@ -231,7 +267,7 @@ def _check_settings(path: Path, family: _Family, settings: Mapping[str, Any]) ->
         raise refuse("num_heads", f"a divisor of {family.keys['d_model']} {settings['d_model']}")
     if settings["activation"] not in list(ACTIVATIONS):
         raise refuse("activation", f"one of {', '.join(ACTIVATIONS)}")
-    for setting, above in (("dropout", 0.95), ("attention_dropout", 0.95), ("epsilon", 1.0)):
+    for setting, above in (("hidden_dropout", 0.95), ("attention_dropout", 0.95), ("epsilon", 1.0)):
         if type(settings[setting]) not in (int, float) or not 0 <= settings[setting] <= above:
             raise refuse(setting, f"a number from 0 to {above}")
 

@@ -7,6 +7,7 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import Config, ConfigError, setting
+from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,30 @@ class ReaderConfig(Config):
     def width(self) -> int:
         """Features of a token inside the model, which scale the learning rate schedule."""
         raise NotImplementedError
+
+    @property
+    def longest_sequence(self) -> int:
+        """Most tokens of question and passage that the model reads at once."""
+        return LONGEST_PASSAGE
+
+    def completed(self) -> "ReaderConfig":
+        """The configuration with the sizes that its files decide, before a training: none here."""
+        return self
+
+    def initialize(self, model: keras.Model) -> None:
+        """Gives a new model the weights of its files: none here.
+
+        Args:
+            model: one that was built with this configuration.
+        """
+
+    def rate_factor(self, path: str) -> float:
+        """What the learning rate of a weight is multiplied with.
+
+        Args:
+            path: the weight's, such as "layer_0/attention/query/kernel".
+        """
+        return 1.0
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """The layer that chooses the first and last tokens of the answers from the logits.

@@ -47,73 +47,74 @@ def save_weights(path: str | os.PathLike, model: keras.Model, state: dict) -> No
     write_arrays(path, {name: np.asarray(variable) for name, variable in weights_of(model).items()}, state)
 
 
-def load_weights(
-    path: str | os.PathLike,
-    model: keras.Model,
-    allow_missing: bool = False,
-    build_own: Callable[[], keras.Model] | None = None,
-) -> list[str]:
+def load_weights(path: str | os.PathLike, model: keras.Model) -> list[str]:
     """Sets a model's weights.
 
     Args:
         path: what `save_weights` or `save_checkpoint` wrote.
         model: a model with the same layers.
-        allow_missing: whether weights that the file lacks keep their initial values.
-        build_own: builds the model that the weights were saved from, if it is another one; it names the weights of a
-            file of version 0.1.
 
     Returns:
-        The paths of the weights that the file lacks.
+        An empty list, as `set_weights` does where none is missing.
 
     Raises:
         UserError: the file is missing, damaged or of another model.
     """
-    arrays, missing = _fitting_arrays(path, model, allow_missing, build_own)
-    for name, variable in weights_of(model).items():
-        if name not in missing:
-            variable.assign(arrays[name])
-    return [name.removeprefix(MODEL) for name in missing]
+    _, arrays = read_weights(path, lambda: model)
+    return set_weights(model, arrays, path)
 
 
-def validate_weights(
-    path: str | os.PathLike,
-    model: keras.Model,
-    allow_missing: bool = False,
-    build_own: Callable[[], keras.Model] | None = None,
+def set_weights(
+    model: keras.Model, arrays: Mapping[str, np.ndarray], source: str | os.PathLike, allow_missing: bool = False
 ) -> list[str]:
-    """Checks that a model can take the weights of a file.
+    """Sets a model's weights.
 
     Args:
-        path, model, allow_missing, build_own: as for `load_weights`.
+        model: a model with the same layers.
+        arrays: by name, as `read_weights` returns them.
+        source: where they come from, for messages.
+        allow_missing: whether weights that are not among them keep their initial values.
 
     Returns:
-        The paths of the weights that the file lacks; without `allow_missing` there are none.
+        The paths of the weights that are not among them.
 
     Raises:
-        UserError: the file is missing, damaged or of another model.
+        UserError: they are of another model.
     """
-    _, missing = _fitting_arrays(path, model, allow_missing, build_own)
-    return [name.removeprefix(MODEL) for name in missing]
+    missing = missing_weights(model, arrays, source, allow_missing)
+    for name, variable in weights_of(model).items():
+        if name.removeprefix(MODEL) not in missing:
+            variable.assign(arrays[name])
+    return missing
 
 
-def _fitting_arrays(
-    path: str | os.PathLike, model: keras.Model, allow_missing: bool, build_own: Callable[[], keras.Model] | None
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The weights of a file, checked against a model, and the names that the file lacks."""
-    _, arrays = read_weights(path, build_own or (lambda: model))
+def missing_weights(
+    model: keras.Model, arrays: Mapping[str, np.ndarray], source: str | os.PathLike, allow_missing: bool = False
+) -> list[str]:
+    """Checks that a model can take weights.
+
+    Args:
+        model, arrays, source, allow_missing: as for `set_weights`.
+
+    Returns:
+        The paths of the weights that are not among them; without `allow_missing` there are none.
+
+    Raises:
+        UserError: they are of another model.
+    """
     variables = weights_of(model)
     missing = [name for name in variables if name not in arrays] if allow_missing else []
-    # A file of which nothing fits is another model's.
+    # Weights of which nothing fits are another model's.
     if len(missing) == len(variables):
         missing = []
     expected = {name: variable for name, variable in variables.items() if name not in missing}
-    validate_arrays(Path(path), arrays, expected)
+    validate_arrays(Path(source), arrays, expected)
     unused = [name for name in arrays if name not in variables]
     if unused:
         raise UserError(
-            f"{path}: found {unused[0]}, which the model lacks; the weights belong to another configuration"
+            f"{source}: found {unused[0]}, which the model lacks; the weights belong to another configuration"
         )
-    return arrays, missing
+    return [name.removeprefix(MODEL) for name in missing]
 
 
 def read_weights(path: str | os.PathLike, build_model: Callable[[], keras.Model]) -> tuple[dict, dict[str, np.ndarray]]:

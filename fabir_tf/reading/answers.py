@@ -3,12 +3,12 @@
 import dataclasses
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
 from fabir_tf.pipelines.json_files import quoted
@@ -235,6 +235,21 @@ def as_texts(name: str, values: Any) -> list[str]:
     except TypeError:
         raise UserError(f"{name}s: found {_with_type(values)}, {expected}") from None
     return [as_text(f"{name} {number}", value) for number, value in enumerate(found)]
+
+
+def questions_about(questions: Sequence[str], passages: Sequence[str]) -> SquadData:
+    """Questions without references as a dataset, each with its passage; equal passages are one.
+
+    Args:
+        questions: the texts.
+        passages: as many texts.
+    """
+    index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
+    asked = tuple(
+        Question(str(number), question, index[passage], ())
+        for number, (question, passage) in enumerate(zip(questions, passages, strict=True))
+    )
+    return SquadData("questions", tuple(index), ("",) * len(index), asked)
 
 
 def _with_type(value: Any) -> str:

@@ -118,10 +118,11 @@ class GraphReader(tf.Module):
 
         Returns:
             `answer` (string, the passage's own bytes), `start` and `end` (int64, code points), `byte_start` and
-            `byte_end` (int64), `probability`, `no_answer_probability` and `score` (float32), and `is_answer` (boolean),
-            each `(batch,)`; and `n_best_answer`, `n_best_start`, ..., each `(batch, n_best)`. Where the reader
-            abstains, and where question or passage cannot be read as in `Reader.answer`, the answer is empty. Where a
-            passage has fewer spans than n_best, the surplus is empty with probability 0.
+            `byte_end` (int64), `probability`, `no_answer_probability` and `score` (float32), `is_answer` and
+            `question_cut` (boolean; the question was longer than what was read of it), each `(batch,)`; and
+            `n_best_answer`, `n_best_start`, ..., each `(batch, n_best)`. Where the reader abstains, and where question
+            or passage cannot be read as in `Reader.answer`, the answer is empty. Where a passage has fewer spans
+            than n_best, the surplus is empty with probability 0.
         """
         asked = self._ask(question, passage)
         first, last, probability, score = self._decode(*self._logits(asked))
@@ -140,6 +141,7 @@ class GraphReader(tf.Module):
         # Where the reader abstains, that it is right to.
         best["probability"] += tf.where(readable & ~is_answer, no_answer, 0.0)
         best |= {"no_answer_probability": no_answer, "score": score, "is_answer": is_answer}
+        best["question_cut"] = self.processor.questions_cut(asked.question_lengths)
         return best | {f"n_best_{name}": values for name, values in n_best.items()}
 
     def _no_answer(self, best: tf.Tensor, score: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | float]:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fabir_tf.models import build_model
-from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import read_weights, write_arrays
+from fabir_tf.models.weights import write_arrays
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, removed_on_failure, validate_writable, write_text
@@ -20,7 +18,14 @@ from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import FORMAT, RunDirectory, reader_directory, versions
 
 # Settings that contain paths of the machine that trained; only the last part of a path is kept.
-_PATHS = ("dataset", "eval_dataset", "vectors", "start_from", "teacher")
+_PATHS = (
+    ("training", "dataset"),
+    ("training", "eval_dataset"),
+    ("training", "vectors"),
+    ("training", "start_from"),
+    ("training", "teacher"),
+    ("model", "encoder"),
+)
 _DROPOUT = ("dropout", "dropout_amplification")
 
 
@@ -73,9 +78,10 @@ def pack(
     # An interrupted packing may have left one.
     packed.calibration.unlink(missing_ok=True)
     content["model"] |= processor.sizes
-    for name in _PATHS:
-        names = [Path(part).name for part in named_files(str(content["training"].get(name, "")))]
-        content["training"][name] = ",".join(names)
+    for part, name in _PATHS:
+        if name in content[part]:
+            names = [Path(path).name for path in named_files(str(content[part][name]))]
+            content[part][name] = ",".join(names)
     content = {"format": FORMAT, "versions": versions()} | content
     with removed_on_failure(packed.path, packed.processor, packed.best.parent, packed.calibration):
         processor.save(packed.processor)
@@ -94,22 +100,12 @@ def _packed(processor: TextProcessor, max_words: int) -> TextProcessor:
     return processor.packed(max_words) if isinstance(processor, WordProcessor) else processor
 
 
-def _weights(run: RunDirectory) -> tuple[dict, dict[str, np.ndarray]]:
-    """The run's state and its weights by path."""
-    return read_weights(run.best, lambda: build_model(_without_table(run.read_model_config())))
-
-
-def _without_table(config: ReaderConfig) -> ReaderConfig:
-    # The frozen table holds no weight of the file, and may be large.
-    return config.replace(frozen_words=0) if "frozen_words" in config.to_dict() else config
-
-
 def _mean_weights(runs: list[RunDirectory]) -> tuple[dict[str, np.ndarray], dict]:
     """The mean of the runs' weights, and the state of a single run; nothing is known of a mean."""
     first = runs[0]
     # Read before anything is written: a folder without a run, a best checkpoint or intact files ends here.
     settings = [_settings_without_dropout(run) for run in runs]
-    state, weights = _weights(first)
+    state, weights = first.read_weights()
     if len(runs) == 1:
         return weights, state
     sizes = first.read_processor()
@@ -118,7 +114,7 @@ def _mean_weights(runs: list[RunDirectory]) -> tuple[dict[str, np.ndarray], dict
         # The rows of another run's word and character tables may belong to other words.
         if not _same_words(run.read_processor(), sizes):
             raise UserError(f"{run.path}: found other words than in {first.path}, expected a run that started from it")
-        _, others = _weights(run)
+        _, others = run.read_weights()
         shapes = [{name: weight.shape for name, weight in part.items()} for part in (weights, others)]
         if shapes[0] != shapes[1] or other_settings != settings[0]:
             raise UserError(

@@ -18,11 +18,12 @@ from fabir_tf.models import build_model, model_name
 from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.models.precision import POLICIES, dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import load_weights, set_frozen_tables
-from fabir_tf.pipelines.datasets.squad import Question, SquadData
+from fabir_tf.models.weights import set_frozen_tables, set_weights
+from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_coverage
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
+from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.windows import merge_windows, reading_examples, smallest_null
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.readable import READS_ENGLISH, is_blank, is_without_spaces
@@ -36,6 +37,7 @@ from fabir_tf.reading.answers import (
     Span,
     as_text,
     as_texts,
+    questions_about,
     validate_n_best,
 )
 from fabir_tf.reading.calibration import Calibration
@@ -55,8 +57,8 @@ OWN_THRESHOLD = "own"
 """Stands for the threshold of a reader's calibration."""
 
 
-class _Logits(NamedTuple):
-    """Logits of the whole passages of some questions: start and end `(questions, passage)`, null `(questions, 2)`."""
+class Logits(NamedTuple):
+    """Logits of the passages of some questions: start and end `(questions, passage)`, null `(questions, 2)`."""
 
     start: np.ndarray
     end: np.ndarray
@@ -143,8 +145,9 @@ class Reader:
         """Loads the best checkpoint of a run.
 
         Args:
-            run_dir: what `fabir-train` or `fabir-pack` wrote, or the name of a reader that comes with the package
-                (`fabir_tf.reading.pretrained.pretrained_readers()`).
+            run_dir: what `fabir-train` or `fabir-pack` wrote, the name of a reader that comes with the package
+                (`fabir_tf.reading.pretrained.pretrained_readers()`), or the folder of a BERT or DistilBERT for question
+                answering in Hugging Face's layout, which always answers until it has a threshold.
             max_passage: longer passages are read in overlapping windows, in tokens.
             precision: the layers' dtype policy, whatever the run was trained with: "float32", "mixed_bfloat16" or
                 "mixed_float16". Softmax, norms and logits are float32 in each. A processor that does not compute in
@@ -204,7 +207,7 @@ class Reader:
             with dtype_policy(precision):
                 model = build_model(config)
             set_frozen_tables(model, processor.frozen_tables)
-            load_weights(run.best, model)
+            set_weights(model, run.read_weights()[1], run.weights)
         calibration = Calibration.load(run.calibration) if run.calibration.exists() else None
         _tell_earlier_threshold(run, calibration, log or warnings.warn)
         reader = cls(model, processor, config, max_passage, calibration, log, no_answer_threshold)
@@ -386,6 +389,20 @@ class Reader:
                     float(scores[i]),
                 )
 
+    def window_logits(self, features: Features, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, Logits]]:
+        """The logits of examples, each a window of a passage, batch by batch.
+
+        Args:
+            features: those of the examples, from the reader's processor.
+            lengths: int `(examples,)`, passage tokens of each example.
+
+        Yields:
+            The numbers of a batch's examples, `(batch,)`, and their logits; those of passages are padded.
+        """
+        batches = list(reading_batches(features.longest))
+        for batch, outputs in zip(batches, self._logits(features, batches), strict=True):
+            yield batch, _of_passages(outputs, features.logit_offsets[batch], lengths[batch])
+
     def in_graph(self, n_best: int = 5) -> "GraphReader":
         """The reader in core TensorFlow operations, for a SavedModel.
 
@@ -434,12 +451,7 @@ class Reader:
         return dataset if isinstance(dataset, TokenizedDataset) else self.processor.tokenize(dataset, log=_silent)
 
     def _tokenize_texts(self, questions: list[str], passages: list[str]) -> TokenizedDataset:
-        index = {passage: number for number, passage in enumerate(dict.fromkeys(passages))}
-        asked = tuple(
-            Question(str(number), question, index[passage], ())
-            for number, (question, passage) in enumerate(zip(questions, passages, strict=True))
-        )
-        return self._tokenized(SquadData("questions", tuple(index), ("",) * len(index), asked))
+        return self._tokenized(questions_about(questions, passages))
 
     def _one_ahead(self, items: Iterator[TokenizedDataset]) -> Iterator[TokenizedDataset]:
         """Makes the next item in another thread while the last one is used."""
@@ -448,7 +460,7 @@ class Reader:
             coming = self._tokenizing.submit(next, items, None)
             yield item
 
-    def _read(self, tokenized: TokenizedDataset, progress: Progress | None) -> Iterator[tuple[np.ndarray, _Logits]]:
+    def _read(self, tokenized: TokenizedDataset, progress: Progress | None) -> Iterator[tuple[np.ndarray, Logits]]:
         """Question numbers with the logits of their whole passages, batch by batch.
 
         Passages that are read in windows come last, one by one. Questions that cannot be read, or are about such a
@@ -461,18 +473,16 @@ class Reader:
         examples = reading_examples(lengths, sizes)
         features = self.processor.features(tokenized, examples)
         is_whole = examples.lengths == lengths[examples.questions]
-        batches = list(reading_batches(features.longest))
-        windows: dict[int, list[tuple[int, _Logits]]] = {}
+        windows: dict[int, list[tuple[int, Logits]]] = {}
         done = 0
-        for batch, outputs in zip(batches, self._logits(features, batches), strict=True):
-            logits = _of_passages(outputs, features.logit_offsets[batch], examples.lengths[batch])
+        for batch, logits in self.window_logits(features, examples.lengths):
             whole = is_whole[batch]
             if whole.any():
                 yield examples.questions[batch[whole]], _select(logits, whole)
             for i in np.flatnonzero(~whole):
                 example = batch[i]
                 length = examples.lengths[example]
-                window = _Logits(logits.start[i, :length], logits.end[i, :length], _row(logits.null, i))
+                window = Logits(logits.start[i, :length], logits.end[i, :length], _row(logits.null, i))
                 windows.setdefault(int(examples.questions[example]), []).append(
                     (int(examples.offsets[example]), window)
                 )
@@ -587,13 +597,13 @@ def _row(values: np.ndarray | None, row: int | np.integer) -> np.ndarray | None:
     return None if values is None else values[row]
 
 
-def _select(logits: _Logits, rows: np.ndarray) -> _Logits:
-    return _Logits(logits.start[rows], logits.end[rows], None if logits.null is None else logits.null[rows])
+def _select(logits: Logits, rows: np.ndarray) -> Logits:
+    return Logits(logits.start[rows], logits.end[rows], None if logits.null is None else logits.null[rows])
 
 
-def _divided(logits: _Logits, temperature: float) -> _Logits:
+def _divided(logits: Logits, temperature: float) -> Logits:
     null = None if logits.null is None else logits.null / temperature
-    return _Logits(logits.start / temperature, logits.end / temperature, null)
+    return Logits(logits.start / temperature, logits.end / temperature, null)
 
 
 def _unscaled(scores: np.ndarray, temperature: float) -> np.ndarray:
@@ -601,21 +611,21 @@ def _unscaled(scores: np.ndarray, temperature: float) -> np.ndarray:
     return np.where(scores > UNREAD_SCORE, scores * temperature, scores)
 
 
-def _of_passages(outputs: dict[str, np.ndarray], offsets: np.ndarray, lengths: np.ndarray) -> _Logits:
+def _of_passages(outputs: dict[str, np.ndarray], offsets: np.ndarray, lengths: np.ndarray) -> Logits:
     """The logits of the passages' tokens, which some models have in the middle of a longer sequence."""
     parts = [outputs[name] for name in (START, END)]
     if offsets.any():
         columns = np.minimum(offsets[:, None] + np.arange(lengths.max()), parts[0].shape[1] - 1)
         is_token = np.arange(lengths.max()) < lengths[:, None]
         parts = [np.where(is_token, np.take_along_axis(part, columns, axis=1), np.float32(-1e9)) for part in parts]
-    return _Logits(parts[0], parts[1], outputs.get(NULL))
+    return Logits(parts[0], parts[1], outputs.get(NULL))
 
 
-def _merge(parts: list[tuple[int, _Logits]], length: int) -> _Logits:
+def _merge(parts: list[tuple[int, Logits]], length: int) -> Logits:
     offsets, windows = zip(*sorted(parts, key=lambda part: part[0]), strict=True)
     starts, ends, nulls = zip(*windows, strict=True)
     start, end = (merge_windows(list(logits), np.array(offsets), length)[None] for logits in (starts, ends))
-    return _Logits(start, end, None if nulls[0] is None else smallest_null(np.array(nulls))[None])
+    return Logits(start, end, None if nulls[0] is None else smallest_null(np.array(nulls))[None])
 
 
 def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities, share: float) -> list[Span]:

@@ -3,20 +3,27 @@
 import importlib.metadata
 import json
 import os
+from pathlib import Path
 
 import keras
+import numpy as np
 
 from fabir_tf import onednn
 from fabir_tf.compatibility import translate_settings
 from fabir_tf.configuration import Config, ConfigError
-from fabir_tf.models import MODELS, model_name
+from fabir_tf.models import MODELS, build_model, model_name
+from fabir_tf.models.bert_span import reading_config
+from fabir_tf.models.hugging_face import is_hugging_face, read_hugging_face, read_settings
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.models.weights import read_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import user_path, write_text
 from fabir_tf.pipelines.json_files import read_json, shown
 from fabir_tf.pipelines.text.processor import PROCESSOR_FILE, TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
+from fabir_tf.pipelines.text.wordpiece_files import read_wordpieces
+from fabir_tf.pipelines.text.wordpiece_processor import WordPieceProcessor
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.version import __version__
 
@@ -115,6 +122,19 @@ class RunDirectory:
             raise UserError(f"{self.config}: {error}") from error
         return config if max_answer is None else config.replace(max_answer=max_answer)
 
+    @property
+    def weights(self) -> Path:
+        """Where the weights are, for messages."""
+        return self.best
+
+    def read_weights(self) -> tuple[dict, dict[str, np.ndarray]]:
+        """The state and the weights by name of the best checkpoint, as `fabir_tf.models.weights.read_weights` has them.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        return read_weights(self.best, lambda: build_model(_without_table(self.read_model_config())))
+
     def read_processor(self, log=None) -> TextProcessor:
         """The run's text processor.
 
@@ -131,6 +151,61 @@ class RunDirectory:
             processor.rules = 1
             return processor
         return read_processor(self.processor, log)
+
+
+class HuggingFaceDirectory(RunDirectory):
+    """A folder of a question-answering model in Hugging Face's layout, read as if it were a run that has ended.
+
+    Nothing is written into it.
+    """
+
+    def read_config(self) -> dict:
+        """The configuration of the model; nothing is known of its training and its data."""
+        config = self.read_model_config()
+        return {
+            "format": FORMAT,
+            "model": {"name": model_name(config)} | config.to_dict(),
+            "training": {},
+            "data": {},
+        }
+
+    def read_model_config(self, max_answer: int | None = None) -> ReaderConfig:
+        """See `RunDirectory.read_model_config`.
+
+        Raises:
+            UserError: a file is missing or damaged, or the model is not one that this package has.
+        """
+        settings = read_settings(self.path)
+        vocabulary, _ = read_wordpieces(self.path)
+        config = reading_config(settings, len(vocabulary))
+        return config if max_answer is None else config.replace(max_answer=max_answer)
+
+    @property
+    def weights(self) -> Path:
+        """The folder."""
+        return self.path
+
+    def read_weights(self) -> tuple[dict, dict[str, np.ndarray]]:
+        """See `RunDirectory.read_weights`.
+
+        Raises:
+            UserError: a file is missing or damaged, or is not of a question-answering model.
+        """
+        found = read_hugging_face(self.path, needs_head=True).with_pieces(len(read_wordpieces(self.path)[0]))
+        return {}, found.named_arrays
+
+    def read_processor(self, log=None) -> TextProcessor:
+        """The folder's word pieces.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """
+        return WordPieceProcessor.create(self.read_model_config().to_dict() | {"encoder": str(self.path)})
+
+
+def _without_table(config: ReaderConfig) -> ReaderConfig:
+    # The frozen table holds no weight of the file, and may be large.
+    return config.replace(frozen_words=0) if "frozen_words" in config.to_dict() else config
 
 
 def versions() -> dict[str, str]:
@@ -150,11 +225,12 @@ def reader_directory(name: str | os.PathLike) -> RunDirectory:
     """The folder of a trained reader.
 
     Args:
-        name: the folder of a run, or the name of a reader that comes with the package.
+        name: the folder of a run or of a question-answering model in Hugging Face's layout, or the name of a reader
+            that comes with the package.
     """
     if not os.path.exists(name) and name in pretrained_readers():
         return RunDirectory(pretrained_folder(str(name)))
-    return RunDirectory(name)
+    return HuggingFaceDirectory(name) if is_hugging_face(name) else RunDirectory(name)
 
 
 def validate_model(start_from: str, config: ReaderConfig, name: str) -> None:

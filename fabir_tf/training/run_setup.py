@@ -5,12 +5,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fabir_tf import onednn
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import validate_weights
+from fabir_tf.models.weights import missing_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import removed_on_failure, user_path, validate_writable, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor, saved_rules
@@ -66,9 +67,12 @@ def prepare_run(
     prepared = user_path(options.prepared) if options.prepared else None
     if prepared:
         settings = prepared_settings(prepared)
-        of_model = {name: settings.pop(name) for name in model_settings(model_config)}
+        of_model = {name: _prepared_setting(prepared, settings, name) for name in model_settings(model_config)}
         model_config, training = model_config.replace(**of_model), training.replace(**settings)
     resuming = _check_run(run, model_config, training, resume)
+    if training.start_from and not resuming:
+        _validate_model(model_config, training.start_from)
+    model_config = _with_sizes(run, model_config, training, resuming)
     # Before the data is tokenized, which takes a while.
     validate_writable(run.config)
     if training.start_from and not resuming:
@@ -95,6 +99,25 @@ def prepare_run(
     if data.summary and not resuming:
         log(data.summary)
     return PreparedRun(run, model_config, training, data, resuming)
+
+
+def _prepared_setting(prepared: Path, settings: dict[str, Any], name: str) -> Any:
+    """Takes a setting of the model out of those of prepared data."""
+    if name not in settings:
+        raise UserError(f"--prepared={prepared}: found no setting {name}, so it was prepared for another --model")
+    return settings.pop(name)
+
+
+def _with_sizes(run: RunDirectory, config: ReaderConfig, training: TrainingConfig, resuming: bool) -> ReaderConfig:
+    """The configuration with the sizes of the run, of the reader that it starts from, or of its own files."""
+    if not resuming and not training.start_from:
+        return config.completed()
+    own = (run if resuming else reader_directory(training.start_from)).read_model_config()
+    return config.replace(**{name: getattr(own, name) for name in _derived(own)})
+
+
+def _derived(config: ReaderConfig) -> set[str]:
+    return {field.name for field in dataclasses.fields(config) if field.metadata["derived"]}
 
 
 def validate_resumable(run: RunDirectory) -> None:
@@ -146,16 +169,19 @@ def _validate_rules(prepared: Path, processor: TextProcessor, expected: int) -> 
         )
 
 
+def _validate_model(model_config: ReaderConfig, start_from: str) -> None:
+    validate_model(start_from, reader_directory(start_from).read_model_config(), model_name(model_config))
+
+
 def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[str], None]) -> None:
     """Refuses a model that a trained reader's weights do not fit, and lists the layers that it lacks."""
     run = reader_directory(start_from)
     own, asked = run.read_model_config(), model_config.to_dict()
-    validate_model(start_from, own, model_name(model_config))
-    sizes = {field.name for field in dataclasses.fields(own) if field.metadata["derived"]}
+    sizes = _derived(own)
     others = {name: value for name, value in own.to_dict().items() if name not in sizes and asked.get(name) != value}
     model = build_model(model_config.replace(**{name: getattr(own, name) for name in sizes}))
     try:
-        missing = validate_weights(run.best, model, allow_missing=True, build_own=lambda: build_model(own))
+        missing = missing_weights(model, run.read_weights()[1], run.weights, allow_missing=True)
     except UserError as error:
         if not others:
             raise
@@ -190,8 +216,7 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
         raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={found}")
     asked = {"model": model_config, "training": training}
     # The data decides the sizes, and a run may be resumed in order to train longer or shorter.
-    derived = {field.name for field in dataclasses.fields(model_config) if field.metadata["derived"]}
-    free = derived | {"epochs", "max_steps", "patience", "max_minutes"}
+    free = _derived(model_config) | {"epochs", "max_steps", "patience", "max_minutes"}
     for part, config in asked.items():
         # A setting that was added later has its default value in an earlier run.
         recorded_values = type(config)().to_dict() | recorded[part]

@@ -52,8 +52,7 @@ class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         left = (self.last_step - ops.cast(step, "float32")) / self.steps
-        before = self.before(step) if callable(self.before) else self.before
-        return before * ops.clip(left, 0.0, 1.0)
+        return _rate(self.before, step) * ops.clip(left, 0.0, 1.0)
 
     def get_config(self):
         before = keras.saving.serialize_keras_object(self.before)
@@ -62,3 +61,38 @@ class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     @classmethod
     def from_config(cls, config):
         return cls(**config | {"before": keras.saving.deserialize_keras_object(config["before"])})
+
+
+@keras.saving.register_keras_serializable(package="fabir_tf")
+class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that rises linearly in the first steps.
+
+        rate(t) = after(t) * min(1, t / steps)
+
+    `t` counts from 1; Keras counts steps from 0.
+
+    Args:
+        after: the rate without it, a schedule or a number.
+        steps: over how many steps the rate rises.
+
+    Reference: Devlin et al. 2019, arXiv 1810.04805, appendix A.2.
+    """
+
+    def __init__(self, after: keras.optimizers.schedules.LearningRateSchedule | float, steps: int):
+        self.after = after
+        self.steps = steps
+
+    def __call__(self, step):
+        share = (ops.cast(step, "float32") + 1.0) / self.steps
+        return _rate(self.after, step) * ops.minimum(share, 1.0)
+
+    def get_config(self):
+        return {"after": keras.saving.serialize_keras_object(self.after), "steps": self.steps}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"after": keras.saving.deserialize_keras_object(config["after"])})
+
+
+def _rate(schedule: keras.optimizers.schedules.LearningRateSchedule | float, step):
+    return schedule(step) if callable(schedule) else schedule

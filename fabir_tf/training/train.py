@@ -14,13 +14,13 @@ import numpy as np
 
 from fabir_tf.backends import backend
 from fabir_tf.backends.bfloat16 import BFLOAT16, is_emulated
-from fabir_tf.models import build_model
+from fabir_tf.models import build_model, model_name, training_settings
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables
+from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.examples import true_spans
 from fabir_tf.pipelines.features.features import Features
@@ -37,7 +37,7 @@ from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.optimizers import make_optimizer
 from fabir_tf.training.run_lock import locked
 from fabir_tf.training.run_setup import PreparedRun, prepare_run, recorded_training, validate_resumable
-from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay
+from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay, LinearWarmup
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 # oneDNN compiles a kernel for each operation and shape, which takes a tenth of a training step. Its default cache of
@@ -77,7 +77,7 @@ def train(
         run_dir: the folder that everything is written to; `fabir_tf.Reader.load` reads it.
         model_config: the model; None for that of `training.start_from`, or FABIR. The sizes of its tables are filled in
             from the data.
-        training: data and hyper-parameters.
+        training: data and hyper-parameters; None for the model's own (`fabir_tf.models.training_settings`).
         options: where this machine keeps data.
         resume: continue the run in `run_dir` exactly; `model_config` and `training` are then by default the run's own.
         log: called with lines about the progress.
@@ -93,10 +93,10 @@ def train(
     if resume:
         validate_resumable(run)
         model_config, training = model_config or run.read_model_config(), training or recorded_training(run)
-    training = training or TrainingConfig()
     if model_config is None:
-        start_from = training.start_from
+        start_from = training.start_from if training else ""
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
+    training = training or TrainingConfig(**training_settings(model_name(model_config), {}))
     with locked(run):
         return _train(prepare_run(run, model_config, training, options or DataOptions(), resume, log), log)
 
@@ -107,7 +107,9 @@ def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
     trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.processor, steps)
     if prepared.training.start_from and not prepared.resuming:
         start = reader_directory(prepared.training.start_from)
-        load_weights(start.best, trainer.model, True, lambda: build_model(start.read_model_config()))
+        set_weights(trainer.model, start.read_weights()[1], start.weights, allow_missing=True)
+    elif not prepared.resuming:
+        prepared.model_config.initialize(trainer.model)
     sizes = ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in prepared.data.processor.sizes.items())
     if is_emulated(prepared.training.dtype_policy):
         log(f"--dtype_policy={BFLOAT16}: this processor computes bfloat16 in software, which takes longer than float32")
@@ -135,7 +137,8 @@ def compiled_model(
     with dtype_policy(training.dtype_policy):
         model = build_model(config)
     set_frozen_tables(model, processor.frozen_tables)
-    optimizer = make_optimizer(_learning_rate(config, training, steps_per_epoch), training)
+    factors = [config.rate_factor(variable.path) for variable in model.trainable_variables]
+    optimizer = make_optimizer(learning_rate(config, training, steps_per_epoch), training, factors)
     if training.dtype_policy == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     smoothing = (training.smoothing, training.label_smoothing, training.smoothing_deviation)
@@ -145,14 +148,28 @@ def compiled_model(
     return trainer
 
 
-def _learning_rate(config: ReaderConfig, training: TrainingConfig, steps_per_epoch: int):
+def learning_rate(
+    config: ReaderConfig, training: TrainingConfig, steps_per_epoch: int
+) -> float | keras.optimizers.schedules.LearningRateSchedule:
+    """The learning rate of a training, a number or a schedule.
+
+    Args:
+        config: the model's.
+        training: the schedule's settings.
+        steps_per_epoch: what its end is counted with.
+    """
     rate = training.learning_rate or InverseSquareRootSchedule(
         config.width, training.learning_rate_factor, training.warmup_steps
     )
+    last_step = _total_steps(training, steps_per_epoch)
+    warm_up = round(training.warmup_share * last_step)
+    if warm_up:
+        rate = LinearWarmup(rate, warm_up)
     if not training.linear_decay_epochs:
         return rate
-    last_step = _total_steps(training, steps_per_epoch)
-    return LinearDecay(rate, last_step, training.linear_decay_epochs * steps_per_epoch)
+    # max_steps may end a training in the middle of its decay, which then begins after the warm-up.
+    steps = min(training.linear_decay_epochs * steps_per_epoch, max(last_step - warm_up, 1))
+    return LinearDecay(rate, last_step, steps)
 
 
 def _total_steps(training: TrainingConfig, steps_per_epoch: int) -> int:

@@ -93,6 +93,9 @@ class TrainingConfig(Config):
     learning_rate: float | None = setting(None, "Constant learning rate instead of the warm-up schedule", low=1e-9)
     learning_rate_factor: float = setting(0.5, "Factor of the learning rate schedule", low=0.0)
     warmup_steps: int = setting(4000, "Steps over which the learning rate rises", low=1)
+    warmup_share: float = setting(
+        0.0, "Share of the steps over which the learning rate first rises linearly from 0", low=0.0, high=1.0
+    )
     linear_decay_epochs: float = setting(
         0.0, "Epochs at the end of training over which the learning rate falls linearly to 0", low=0.0
     )

@@ -101,6 +101,19 @@ class TextProcessor(abc.ABC):
         """Tables that the model holds and does not train, by the name of the layer that has a `frozen_table`."""
         return {}
 
+    def with_limits(self, max_sequence: int, max_question: int) -> "TextProcessor":
+        """The same processor with another length budget: itself, where question and passage share none.
+
+        Args:
+            max_sequence: most tokens of question and window of the passage together.
+            max_question: most tokens of a question.
+        """
+        return self
+
+    def continues_word(self, token: str) -> bool:
+        """Whether a token is the second or a later part of a word."""
+        return False
+
     def window_sizes(self, question_lengths: np.ndarray, max_passage: int) -> np.ndarray:
         """Most passage tokens that the model reads at once, for each question.
 

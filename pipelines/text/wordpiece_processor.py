@@ -1,5 +1,6 @@
 """Word pieces: BERT's vocabularies, and question and passage in one sequence."""
 
+import copy
 import dataclasses
 import hashlib
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.pipelines.text.tokenizer import Tokens
 from fabir_tf.pipelines.text.unicode_tables import unicode_tables
 from fabir_tf.pipelines.text.wordpiece_files import VOCABULARY_FILE, cleaning_of, read_vocabulary, read_wordpieces
-from fabir_tf.pipelines.text.wordpieces import CLS, SEP, WordPieceVocabulary
+from fabir_tf.pipelines.text.wordpieces import CLS, CONTINUES, SEP, WordPieceVocabulary
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.text.graph.wordpiece_processor import GraphWordPieceProcessor
@@ -145,6 +146,17 @@ class WordPieceProcessor(TextProcessor):
     def sizes(self) -> dict[str, int]:
         """Rows of the model's table."""
         return {"pieces": len(self.vocabulary)}
+
+    def with_limits(self, max_sequence: int, max_question: int) -> "WordPieceProcessor":
+        """See `TextProcessor.with_limits`; no question is longer than what leaves room for a piece of a passage."""
+        limited = copy.copy(self)
+        limited.max_sequence = max_sequence
+        limited.max_question = max(1, min(max_question, max_sequence - SPECIAL - 1))
+        return limited
+
+    def continues_word(self, token: str) -> bool:
+        """See `TextProcessor.continues_word`; punctuation is a word, so that no text has such a piece by itself."""
+        return token.startswith(CONTINUES)
 
     def window_sizes(self, question_lengths: np.ndarray, max_passage: int) -> np.ndarray:
         """What the question leaves of the sequence; see `TextProcessor.window_sizes`."""

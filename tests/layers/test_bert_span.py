@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import hugging_face_folders
 import keras
 import layer_testing
 import numpy as np
@@ -12,12 +13,13 @@ import pytest
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.layers import BERT_HEADS
-from fabir_tf.models.bert_span import BertSpanConfig, build_bert_span, encoder_config
+from fabir_tf.models.bert_span import BertSpanConfig, build_bert_span, reading_config
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.hugging_face import HuggingFaceModel, read_hugging_face, set_weights
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.weights import MODEL, weights_of
+from fabir_tf.pipelines.errors import UserError
 
 SMALL = {"pieces": 23, "d_model": 6, "num_layers": 2, "num_heads": 3, "hidden_dim": 11, "max_positions": 19}
 SMALL |= {"max_sequence": 19, "head": "dense"}
@@ -105,7 +107,7 @@ def test_half_precision_returns_float32_logits():
 
 
 def test_training_drops_values():
-    model, inputs = make(dropout=0.5, attention_dropout=0.5, head_dropout=0.5), make_inputs()
+    model, inputs = make(hidden_dropout=0.5, attention_dropout=0.5, head_dropout=0.5), make_inputs()
     trained, read = outputs_of(model, inputs, training=True), outputs_of(model, inputs)
     assert (trained["null_logits"] != read["null_logits"]).any()
 
@@ -134,11 +136,42 @@ def test_weights_of_a_folder():
         np.testing.assert_array_equal(outputs_of(model, make_inputs())[name], value)
 
 
-def test_the_configuration_takes_the_sizes_of_an_encoder():
-    sizes = {name: SMALL[name] for name in SMALL if name not in ("max_sequence", "head")}
-    found = HuggingFaceModel(Path("model.safetensors"), sizes, {})
-    config = encoder_config(BertSpanConfig(head="gated"), found)
-    assert (config.head, config.d_model, config.max_sequence, config.width) == ("gated", 6, 19, 6)
+def test_the_configuration_takes_the_sizes_of_an_encoder_and_keeps_its_own_dropout(tmp_path):
+    arrays = hugging_face_folders.tensors("bert")
+    folder = hugging_face_folders.write_folder(tmp_path / "encoder", hugging_face_folders.BERT, arrays)
+    config = BertSpanConfig(encoder=str(folder), head="gated", max_sequence=19, attention_dropout=0.3).completed()
+    assert (config.head, config.d_model, config.max_positions, config.width) == ("gated", 6, 19, 6)
+    assert config.attention_dropout == 0.3
+    with pytest.raises(ConfigError, match="max_sequence must be at most the encoder's max_positions=19, found 384"):
+        BertSpanConfig(encoder=str(folder)).completed()
+    with pytest.raises(UserError, match="encoder: found no folder"):
+        BertSpanConfig().completed()
+
+
+def test_the_encoder_of_a_folder_comes_without_its_head_and_unused_rows(tmp_path):
+    arrays = hugging_face_folders.tensors("bert")
+    folder = str(hugging_face_folders.write_folder(tmp_path / "encoder", hugging_face_folders.BERT, arrays))
+    config = BertSpanConfig(encoder=folder, max_sequence=19).completed().replace(pieces=20)
+    model = build_bert_span(config)
+    head = np.asarray(weights_of(model)["model/head/logits/kernel"])
+    config.initialize(model)
+    np.testing.assert_array_equal(weights_of(model)["model/head/logits/kernel"], head)
+    table = arrays["bert.embeddings.word_embeddings.weight"]
+    np.testing.assert_array_equal(weights_of(model)["model/embeddings/word_table"], table[:20])
+    with pytest.raises(UserError, match="found vectors of 23 word pieces, expected at least 24"):
+        config.replace(pieces=24).initialize(model)
+
+
+def test_frozen_layers_and_their_rates():
+    config = BertSpanConfig(**SMALL, frozen_layers=1, layer_decay=0.5)
+    model = build_bert_span(config)
+    factors = {}
+    for variable in model.trainable_variables:
+        factors.setdefault(variable.path.partition("/")[0], set()).add(config.rate_factor(variable.path))
+    assert factors == {"layer_1": {0.5}, "head": {1.0}}
+    assert len(weights_of(model)) > len(model.trainable_variables)
+    assert [config.rate_factor(path) for path in ("layer_0/hidden/bias", "embeddings/gain")] == [0.25, 0.125]
+    assert len(build_bert_span(BertSpanConfig(**SMALL)).trainable_variables) == len(weights_of(model))
 
 
 @pytest.mark.parametrize(
@@ -147,11 +180,12 @@ def test_the_configuration_takes_the_sizes_of_an_encoder():
         ({"d_model": 8}, "d_model must be a multiple of num_heads=3, found 8"),
         ({"max_sequence": 20}, "max_sequence must be at most the encoder's max_positions=19, found 20"),
         ({"segments": 1}, "segments must be 0, or 2 for question and passage, found 1"),
+        ({"frozen_layers": 3}, "frozen_layers must be at most the encoder's num_layers=2, found 3"),
     ],
 )
 def test_settings_that_do_not_fit(settings, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
-        BertSpanConfig(**SMALL | settings)
+        build_bert_span(BertSpanConfig(**SMALL | settings))
 
 
 def test_published_parameters():
@@ -163,7 +197,7 @@ def test_published_parameters():
 def test_the_model_on_unique_tokens_says_the_same(training):
     """Training and reading run the model on a table of unique tokens, as the processor of word pieces makes it."""
     # Dropout is off, so that training is the same.
-    model, inputs = make(dropout=0.0, attention_dropout=0.0), make_inputs()
+    model, inputs = make(hidden_dropout=0.0, attention_dropout=0.0), make_inputs()
     table = np.stack([inputs[f"sequence_{part}"].ravel() for part in ("ids", "segments")])
     unique, index = np.unique(table, axis=1, return_inverse=True)
     deduplicated = DeduplicatedModel(model)
@@ -190,7 +224,7 @@ def test_hidden_states_of_minilm_equal_those_of_transformers():
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     folder = minilm_folder()
     found = read_hugging_face(folder)
-    model = build_bert_span(encoder_config(BertSpanConfig(), found))
+    model = build_bert_span(reading_config(found.settings, found.settings["pieces"]))
     set_weights(model, found)
     names = ["embeddings", *(f"layer_{number}" for number in range(6))]
     states = keras.Model(model.inputs, [model.get_layer(name).output for name in names])
@@ -228,7 +262,7 @@ def test_logits_of_a_folder_that_transformers_wrote(tmp_path, family, dtype):
     reference = getattr(transformers, f"{family}ForQuestionAnswering")(config).eval().to(getattr(torch, dtype))
     reference.save_pretrained(tmp_path)
     found = read_hugging_face(tmp_path, needs_head=True)
-    model = build_bert_span(encoder_config(BertSpanConfig(), found))
+    model = build_bert_span(reading_config(found.settings, found.settings["pieces"]))
     assert set_weights(model, found) == []
     inputs = make_inputs()
     ids, segments = (torch.tensor(inputs[f"sequence_{part}"].astype("int64")) for part in ("ids", "segments"))

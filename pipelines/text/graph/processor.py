@@ -6,6 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
+from fabir_tf.pipelines.text.processor import LONGEST_QUESTION
 
 
 class GraphExamples(NamedTuple):
@@ -46,6 +47,10 @@ class GraphProcessor(tf.Module, abc.ABC):
     def window_sizes(self, question_lengths: tf.Tensor, max_passage: int) -> tf.Tensor:
         """See `TextProcessor.window_sizes`; int64 `(questions,)` to int64 `(questions,)`."""
         return tf.fill(tf.shape(question_lengths), tf.constant(max_passage, tf.int64))
+
+    def questions_cut(self, question_lengths: tf.Tensor) -> tf.Tensor:
+        """Which questions are longer than what is read of them; int64 `(questions,)` to boolean `(questions,)`."""
+        return question_lengths > LONGEST_QUESTION
 
     @abc.abstractmethod
     def features(self, tokens: GraphTokens, passages: tf.Tensor, examples: GraphExamples) -> GraphFeatures:

@@ -52,7 +52,7 @@ class GraphWordPieceProcessor(GraphProcessor):
         )
 
     def questions_cut(self, question_lengths: tf.Tensor) -> tf.Tensor:
-        """Which questions are longer than `max_question`; int64 `(questions,)` to boolean `(questions,)`."""
+        """See `GraphProcessor.questions_cut`; in Python such a question is an error."""
         return question_lengths > self.max_question
 
     def window_sizes(self, question_lengths: tf.Tensor, max_passage: int) -> tf.Tensor:

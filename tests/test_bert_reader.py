@@ -1,0 +1,253 @@
+"""bert-span as a reader: trained from a folder, and published models of question answering read as they are."""
+
+import json
+import re
+
+import hugging_face_folders as folders
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving_ops import SERVING_OPS
+from test_bad_input import assert_error
+from test_export import operations
+from tiny import ARTICLES, DEV_ARTICLES, squad_data, write_squad
+from wordpiece_folders import write_bert
+
+import fabir_tf
+from fabir_tf.models.bert_span import BertSpanConfig
+from fabir_tf.models.weights import weights_of
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.reading.packing import pack
+from fabir_tf.reading.run_directory import RunDirectory, reader_directory
+
+QUESTION, LONG = "Who built the tower?", " ".join(passage for _, passage, _ in ARTICLES + DEV_ARTICLES)
+# More pieces than a question may have.
+LONG_QUESTION = "who built the mill " * 17
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("bert") / "encoder", head=False)
+
+
+@pytest.fixture(scope="module", params=["bert", "distilbert"])
+def folder(request, tmp_path_factory):
+    """A question-answering model in Hugging Face's layout."""
+    return write_bert(tmp_path_factory.mktemp("bert") / request.param, request.param)
+
+
+@pytest.fixture(scope="module")
+def reader(folder):
+    return fabir_tf.Reader.load(folder)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Flags of a small training set."""
+    folder = tmp_path_factory.mktemp("data")
+    train, dev = write_squad(folder / "train.json", ARTICLES), write_squad(folder / "dev.json", DEV_ARTICLES)
+    return f"--dataset={train}", f"--eval_dataset={dev}", "--cache_dir="
+
+
+# === A published model ===
+
+
+def test_it_always_answers_and_says_how_likely_no_answer_is(folder, reader):
+    assert (reader.config.max_answer, reader.config.max_sequence, reader.no_answer_threshold) == (30, 96, None)
+    answer = reader.answer(QUESTION, LONG, n_best=3)
+    assert answer.is_answer and answer.text == LONG[answer.start : answer.end] and len(answer.n_best) == 3
+    assert 0 < answer.no_answer_probability < 1
+    strict = fabir_tf.Reader.load(folder, no_answer_threshold=0.0)
+    abstained = strict.answer(QUESTION, LONG)
+    assert (abstained.text, abstained.is_answer) == ("", False)
+    assert abstained.no_answer_probability == pytest.approx(answer.no_answer_probability, rel=1e-5)
+
+
+def test_a_question_over_the_budget_is_an_error(reader):
+    found = len(reader.processor.tokenize_text(LONG_QUESTION).words)
+    assert found > reader.processor.max_question
+    with pytest.raises(UserError, match=f"found {found} word pieces, expected at most 64"):
+        reader.answer_batch([QUESTION, LONG_QUESTION], [LONG, LONG])
+
+
+def test_its_folder_reads_like_a_run(folder, reader):
+    run = reader_directory(folder)
+    assert run.read_config()["model"]["name"] == "bert-span"
+    weights = run.read_weights()[1]
+    assert weights.keys() == weights_of(reader.model).keys()
+    assert run.read_model_config(max_answer=3).max_answer == 3
+    assert fabir_tf.Reader.load(folder, max_answer=3).config.max_answer == 3
+
+
+def test_rows_that_no_piece_uses(tmp_path, reader):
+    """Some published tables are longer than their vocabularies."""
+    folder = write_bert(tmp_path / "long", pieces=130)
+    assert fabir_tf.Reader.load(folder).answer(QUESTION, LONG).is_answer
+    with pytest.raises(UserError, match="found vectors of 120 word pieces, expected at least 124"):
+        fabir_tf.Reader.load(write_bert(tmp_path / "short", pieces=120))
+
+
+def test_it_is_packed(folder, reader, tmp_path):
+    packed = pack(folder, tmp_path / "packed")
+    assert RunDirectory(packed).read_config()["model"]["encoder"] == ""
+    assert fabir_tf.Reader.load(packed).answer(QUESTION, LONG, 3) == reader.answer(QUESTION, LONG, 3)
+
+
+def test_it_is_calibrated(folder):
+    reader = fabir_tf.Reader.load(folder)
+    reader.calibration = fabir_tf.calibrate(reader, squad_data(DEV_ARTICLES))
+    assert reader.answer(QUESTION, LONG).is_answer in (True, False)
+
+
+@pytest.mark.slow
+def test_the_graph_says_the_same_and_tells_of_a_cut_question(reader, tmp_path):
+    exported = fabir_tf.export_reader(reader, tmp_path / "exported", n_best=2)
+    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    questions, passages = [QUESTION, "When was the mill built?", LONG_QUESTION], [LONG, DEV_ARTICLES[0][1], LONG]
+    found = served(question=tf.constant(questions), passage=tf.constant(passages))
+    assert found["question_cut"].numpy().tolist() == [False, False, True]
+    # The exact GELU needs one more of TensorFlow's own operations.
+    assert operations(exported) - SERVING_OPS == {"Erfc"}
+    for row, answer in enumerate(reader.answer_batch(questions[:2], passages[:2], n_best=2)):
+        for number, span in enumerate(answer.n_best):
+            assert found["n_best_answer"][row, number].numpy().decode() == span.text
+            assert (found["n_best_start"][row, number], found["n_best_end"][row, number]) == (span.start, span.end)
+            assert float(found["n_best_probability"][row, number]) == pytest.approx(span.probability, rel=1e-3)
+        assert float(found["no_answer_probability"][row]) == pytest.approx(answer.no_answer_probability, rel=1e-3)
+
+
+def test_its_logits_are_those_of_transformers(folder, reader):
+    """Of the whole chain: text, pieces, windows and weights; the oracle cuts the same text by itself."""
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers")
+    tokenizer = tokenizers.BertWordPieceTokenizer(str(folder / "vocab.txt"))
+    reference = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+    passage = DEV_ARTICLES[0][1]
+    inputs = tokenizer.encode(QUESTION, passage)
+    types = {"token_type_ids": torch.tensor([inputs.type_ids])} if folder.name == "bert" else {}
+    with torch.no_grad():
+        expected = reference(input_ids=torch.tensor([inputs.ids]), **types)
+    part = np.array([number == 1 for number in inputs.sequence_ids])
+    (scores,) = reader.scores(squad_data([("Tower", passage, ((QUESTION, "Karl Wend"),))]))
+    for found, wanted in ((scores.start_logits, expected.start_logits), (scores.end_logits, expected.end_logits)):
+        np.testing.assert_allclose(found, wanted[0].numpy()[part], atol=1e-4)
+    wanted = [expected.start_logits[0, 0], expected.end_logits[0, 0]]
+    np.testing.assert_allclose(scores.null_logits, wanted, atol=1e-4)
+
+
+# === What is not supported, through the commands ===
+
+
+def _change(**changes):
+    def change(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def _only_pickle(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _without_head(folder):
+    arrays = folders.tensors("bert", head=False)
+    (folder / "model.safetensors").write_bytes(folders.safetensors(arrays))
+    _change(vocab_size=23, max_position_embeddings=19)(folder)
+
+
+def _without_vocabulary(folder):
+    (folder / "vocab.txt").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "parts"),
+    [
+        (_change(model_type="roberta"), ["config.json", "found model_type 'roberta'", "bert, distilbert"]),
+        (_change(hidden_act="silu"), ["config.json", "found hidden_act 'silu'", "gelu"]),
+        (_only_pickle, ["found only pytorch_model.bin", "model.safetensors", "convert it by: python -c"]),
+        (_without_vocabulary, ["found no tokenizer.json and no vocab.txt"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("predict", ["--run_dir={0}", "--question=Who?", "--passage=Ada."]),
+        ("predict", ["--model={0}", "--question=Who?", "--passage=Ada."]),
+        ("train", ["--start_from={0}", "--run_dir=new", "--dataset=sample"]),
+        ("pack", ["--run_dir={0}", "--output=new"]),
+    ],
+)
+def test_what_is_not_supported(commands, tmp_path, damage, parts, command, flags):
+    folder = write_bert(tmp_path / "x")
+    damage(folder)
+    assert_error(commands, command, [flag.format(folder) for flag in flags], [str(folder), *parts])
+    assert not (commands.folder / "new").exists()
+
+
+def test_an_encoder_without_a_head_is_no_reader(commands, encoder):
+    flags = ["--question=Who?", "--passage=Ada."]
+    parts = ["found no qa_outputs.weight", f"fabir-train --model=bert-span --encoder={encoder}"]
+    assert_error(commands, "predict", [f"--run_dir={encoder}", *flags], parts)
+
+
+def test_a_model_that_is_nothing_is_told_what_it_may_be(commands, tmp_path):
+    flags = [f"--model={tmp_path}", "--question=Who?", "--passage=Ada."]
+    assert_error(commands, "predict", flags, [f"--model={tmp_path}", "fabir-base", "Hugging Face's layout"])
+
+
+# === Training ===
+
+
+@pytest.mark.slow
+def test_an_encoder_is_trained_evaluated_asked_packed_and_resumed(commands, data, encoder, tmp_path):
+    run = tmp_path / "run"
+    flags = ("--model=bert-span", f"--encoder={encoder}", "--max_sequence=80", "--head=gated", "--frozen_layers=1")
+    for more in ("--epochs=1", "--epochs=2 --resume"):
+        done = commands("train", f"--run_dir={run}", *data, *flags, "--layer_decay=0.9", *more.split())
+        assert done.status == 0, done
+    config = json.loads((run / "config.json").read_text())
+    assert (config["training"]["learning_rate"], config["training"]["optimizer"]) == (3e-5, "adamw")
+    assert (config["training"]["warmup_share"], config["training"]["linear_decay_epochs"]) == (0.1, 0.9)
+    model = config["model"]
+    assert (model["name"], model["head"], model["pieces"], model["max_sequence"]) == ("bert-span", "gated", 124, 80)
+    scores = commands("evaluate", f"--run_dir={run}", data[1].replace("--eval_", "--"), "--cache_dir=")
+    assert scores.status == 0 and json.loads(scores.stdout)["total"] == 4, scores
+    # The encoder's folder is needed no more.
+    packed = pack(run, tmp_path / "packed")
+    assert RunDirectory(packed).read_config()["model"]["encoder"] == encoder.name
+    asked = [f"--question={QUESTION}", f"--passage={LONG}", "--n_best=3"]
+    answers = [commands("predict", f"--run_dir={path}", *asked) for path in (run, packed)]
+    assert answers[0].status == 0 and answers[0].stdout == answers[1].stdout, answers
+    frozen = {name: np.asarray(weight) for name, weight in weights_of(fabir_tf.Reader.load(run).model).items()}
+    first = reader_of_encoder(encoder, model)
+    assert all(np.array_equal(frozen[name], first[name]) for name in first if re.match("model/(emb|layer_0)", name))
+
+
+def reader_of_encoder(encoder, model):
+    config = BertSpanConfig(**{name: value for name, value in model.items() if name != "name"})
+    built = fabir_tf.build_model(config)
+    config.initialize(built)
+    return {name: np.asarray(weight) for name, weight in weights_of(built).items()}
+
+
+@pytest.mark.slow
+def test_a_published_model_is_fine_tuned(commands, data, folder, reader, tmp_path):
+    """It begins with the answers of the folder, and its own training settings."""
+    run = tmp_path / "run"
+    done = commands("train", f"--start_from={folder}", f"--run_dir={run}", "--epochs=0", *data)
+    assert done.status == 0, done
+    assert json.loads((run / "config.json").read_text())["training"]["batch_size"] == 32
+    assert fabir_tf.Reader.load(run).answer(QUESTION, LONG, 3) == reader.answer(QUESTION, LONG, 3)
+
+
+@pytest.mark.slow
+def test_prepared_data_belongs_to_its_model(commands, data, encoder, tmp_path):
+    flags = ("--model=bert-span", f"--encoder={encoder}", "--max_sequence=80")
+    done = commands("prepare", f"--output={tmp_path / 'prepared'}", *data, *flags)
+    assert done.status == 0, done
+    prepared = f"--prepared={tmp_path / 'prepared'}"
+    done = commands("train", f"--run_dir={tmp_path / 'run'}", prepared, "--model=bert-span", "--epochs=0")
+    assert done.status == 0, done
+    assert_error(commands, "train", [f"--run_dir={tmp_path / 'x'}", prepared], [prepared, "another --model"])
