@@ -227,8 +227,9 @@ def _pair(item: Any) -> tuple[str, str]:
     """Question and context of a dictionary, or of an object like transformers' SquadExample."""
     if isinstance(item, Mapping) and {"question", "context"} <= item.keys():
         return _checked(item["question"], item["context"])
-    if hasattr(item, "question_text") and hasattr(item, "context_text"):
-        return _checked(item.question_text, item.context_text)
+    example = [getattr(item, name, None) for name in ("question_text", "context_text")]
+    if None not in example:
+        return _checked(*example)
     raise UserError(f"question_answering: found {quoted(item)}, {_EXPECTED}")
 
 
