@@ -463,6 +463,13 @@ def test_a_threshold_needs_a_null_head(commands, tiny_run):
 
 
 def test_a_reader_may_be_told_to_answer_always(commands):
-    flags = ["--model=fabir-base", "--no_answer_threshold=none", "--question=Who came?", "--passage=Ada came."]
+    passage = "The mill was built in 1846 by Anna Keld."
+    flags = [
+        "--model=fabir-base",
+        "--no_answer_threshold=none",
+        "--question=Who sold the mill?",
+        f"--passage={passage}",
+    ]
     done = commands("predict", *flags)
-    assert done.status == 0 and json.loads(done.stdout)["answer"] == "Ada", done
+    assert done.status == 0 and json.loads(done.stdout)["is_answer"], done
+    assert json.loads(done.stdout)["answer"] in passage
