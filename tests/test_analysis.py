@@ -25,7 +25,7 @@ from fabir_tf.analysis.scores import score_groups
 from fabir_tf.layers import PositionEncoding
 from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, squad_from_json
-from fabir_tf.pipelines.datasets.squad_metrics import score_v1
+from fabir_tf.pipelines.datasets.squad_metrics import score_v1, score_v2
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
@@ -121,6 +121,22 @@ def test_questions_without_an_answer_are_a_group_of_their_own():
 
 
 # === Judging ===
+
+
+def test_a_reference_without_words_is_none_in_squad_2():
+    """As in the official script; SQuAD 2.0 dev has some, such as "the"."""
+    questions = (
+        Question("article", "Which?", 0, (Answer("The", 0), Answer("fox", 4))),
+        Question("only", "Which?", 0, (Answer("The", 0),)),
+        Question("none", "Who?", 0, ()),
+    )
+    data = SquadData("v2", ("The fox came.",), ("Fox",), questions)
+    for answers in ({"article": "", "only": "", "none": ""}, {"article": "fox", "only": "fox", "none": "fox"}):
+        found = judge("ours", data, {name: Prediction(text) for name, text in answers.items()})
+        official = score_v2(data, answers)
+        assert found.exact_match.mean() == pytest.approx(official["exact"], abs=1e-12)
+        assert found.f1.mean() == pytest.approx(official["f1"], abs=1e-12)
+        assert found.exact_match[0] == (100.0 if answers["article"] else 0.0)
 
 
 def test_the_means_are_the_official_scores():

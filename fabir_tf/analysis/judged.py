@@ -8,7 +8,7 @@ import numpy as np
 
 from fabir_tf.pipelines.datasets.predictions import Prediction
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1
+from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1, references_v2
 from fabir_tf.pipelines.errors import UserError
 
 
@@ -60,11 +60,12 @@ def judge(name: str, data: SquadData, predictions: Mapping[str, Prediction]) -> 
     found = tuple(predictions.get(question.id) for question in data.questions)
     if not any(found):
         raise UserError(f"{name}: answers no question of {data.name}, expected predictions for its question ids")
-    overlap = functools.partial(f1, empty_equals_empty=data.has_unanswerable)
+    is_v2 = data.has_unanswerable
+    overlap = functools.partial(f1, empty_equals_empty=is_v2)
     scores = np.zeros((3, len(found)))
     for index, (question, prediction) in enumerate(zip(data.questions, found, strict=True)):
         if prediction:
-            truths = [answer.text for answer in question.answers] or [""]
+            truths = references_v2(question) if is_v2 else [answer.text for answer in question.answers]
             scores[:2, index] = [best_over_references(of, prediction.text, truths) for of in (exact_match, overlap)]
             scores[2, index] = exact_match(prediction.text, truths[0])
     is_unanswerable = np.array([not question.answers for question in data.questions])

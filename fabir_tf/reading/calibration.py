@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData, data_without_unanswerable
-from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1
+from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, exact_match, f1
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json, shown
@@ -147,24 +147,12 @@ def calibrate(
         raise UserError(f"unanswerable_share must lie between 0 and 1, found {unanswerable_share}")
     found = predict_at_temperatures(answerer, data, TEMPERATURES, progress)
     is_answerable = np.array([bool(question.answers) for question in data.questions])
-    is_right, overlap = (_scores(metric, data, found.texts) for metric in (exact_match, f1))
+    is_right, overlap = (np.array(answer_scores(metric, data, found.texts)) for metric in (exact_match, f1))
     calibration = summarize(is_right[is_answerable], found.probabilities[:, is_answerable])
     if found.scores is None or is_answerable.all():
         return calibration
     spans = JudgedSpans(found.scores, ~is_answerable, is_right, overlap, found.probabilities)
     return dataclasses.replace(calibration, no_answer=calibrate_no_answer(spans, TEMPERATURES, unanswerable_share))
-
-
-def _scores(metric: Callable[[str, str], float], data: SquadData, texts: list[str]) -> np.ndarray:
-    """A metric of each answer, from 0 to 1; 0 where the question has none."""
-    return np.array(
-        [
-            best_over_references(metric, text, [reference.text for reference in question.answers])
-            if question.answers
-            else 0.0
-            for question, text in zip(data.questions, texts, strict=True)
-        ]
-    )
 
 
 def validate_answerable(data: SquadData) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -90,6 +90,30 @@ def best_over_references(metric: Callable[[str, str], float], prediction: str, t
         The largest score.
     """
     return max(metric(prediction, truth) for truth in truths)
+
+
+def answer_scores(metric: Callable[[str, str], float], data: SquadData, texts: Sequence[str]) -> list[float]:
+    """Scores the answer to each question against its best-matching reference.
+
+    Args:
+        metric: `exact_match` or `f1`.
+        data: the questions.
+        texts: the predicted text of each question.
+
+    Returns:
+        A score for each question; 0 where the question has no answer.
+    """
+    return [
+        best_over_references(metric, text, [reference.text for reference in question.answers])
+        if question.answers
+        else 0.0
+        for question, text in zip(data.questions, texts, strict=True)
+    ]
+
+
+def references_v2(question: Question) -> list[str]:
+    """The texts that SQuAD 2.0 compares an answer with: the references that have words, or "" if there are none."""
+    return [answer.text for answer in question.answers if normalize_answer(answer.text)] or [NO_ANSWER]
 
 
 def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
@@ -212,8 +236,7 @@ def _raw_score_v2(
     """Scores one question before any threshold; None if it has no prediction."""
     if question.id not in predictions:
         return None
-    truths = [answer.text for answer in question.answers if normalize_answer(answer.text)]
-    return best_over_references(metric, predictions[question.id], truths or [NO_ANSWER])
+    return best_over_references(metric, predictions[question.id], references_v2(question))
 
 
 def _check_probabilities(
