@@ -12,7 +12,7 @@ from common import print_table, run
 
 import fabir_tf
 from fabir_tf.commands import cli
-from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, f1
+from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, f1
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.reader import Reader
 
@@ -38,14 +38,7 @@ def measure(values: flags.FlagValues) -> dict:
     answers = reader.answer_batch(
         [question.text for question in data.questions], [data.passages[question.passage] for question in data.questions]
     )
-    overlap = np.array(
-        [
-            best_over_references(f1, answer.text, [reference.text for reference in question.answers])
-            if question.answers
-            else 0.0
-            for answer, question in zip(answers, data.questions, strict=True)
-        ]
-    )
+    overlap = np.array(answer_scores(f1, data, [answer.text for answer in answers]))
     answered = np.array([answer.no_answer_probability for answer in answers]) <= LEVELS[:, None]
     of_answerable = 100 * np.where(answered, overlap, 0.0)[:, ~is_unanswerable].mean(axis=1)
     of_unanswerable = 100 * (~answered)[:, is_unanswerable].mean(axis=1)
@@ -53,28 +46,16 @@ def measure(values: flags.FlagValues) -> dict:
     rows = []
     for share, curve in curves.items():
         best = int(np.argmax(curve))
-        of_both = (f"{of_answerable[best]:.1f}", f"{of_unanswerable[best]:.1f}")
-        rows.append(
-            (
-                f"{share:.0%}",
-                f"{LEVELS[best]:.2f}",
-                f"{curve[best]:.1f}",
-                *of_both,
-                f"{curve[MIDDLE]:.1f}",
-                f"{curve[-1]:.1f}",
-            )
-        )
+        figures = (curve[best], of_answerable[best], of_unanswerable[best], curve[MIDDLE], curve[-1])
+        rows.append((f"{share:.0%}", f"{LEVELS[best]:.2f}", *(f"{value:.1f}" for value in figures)))
     head = ("have no answer", "best threshold", "F1", "HasAns", "NoAns", "F1 at 0.5", "F1 if it always answers")
     print_table(f"{values.model}, {len(answers):,} questions", head, rows)
     return {"levels": LEVELS.tolist(), "f1": {f"{share:.0%}": curve.tolist() for share, curve in curves.items()}}
 
 
 def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
+    share = cli.fraction(text)
+    if share is None:
         raise UserError(f"--shares: found {text!r}, expected numbers from 0 to 1, such as 0.3")
     return share
 

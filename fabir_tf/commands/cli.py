@@ -278,13 +278,19 @@ def no_answer_threshold(values: flags.FlagValues) -> float | str | None:
         return "own"
     if text == "none":
         return None
+    number = fraction(text)
+    if number is None:
+        raise UserError(f"--no_answer_threshold={text}: expected a number from 0 to 1, or none")
+    return number
+
+
+def fraction(text: str) -> float | None:
+    """The number from 0 to 1 that a text names; None if it names none."""
     try:
         number = float(text)
     except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:
-        raise UserError(f"--no_answer_threshold={text}: expected a number from 0 to 1, or none")
-    return number
+        return None
+    return number if 0 <= number <= 1 else None
 
 
 def load_reader(values: flags.FlagValues, folder: str):
