@@ -1,5 +1,6 @@
 """The folder of a run: its configuration, text processor, checkpoints and reports."""
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -112,15 +113,18 @@ class RunDirectory:
         Raises:
             UserError: the folder holds no run, or its configuration is damaged or of an unknown model.
         """
+        config = self._own_config()
+        return config if max_answer is None else config.replace(max_answer=max_answer)
+
+    def _own_config(self) -> ReaderConfig:
         values = dict(self.read_config()["model"])
         name = values.pop("name", None)
         if not isinstance(name, str) or name not in MODELS:
             raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(MODELS)}")
         try:
-            config = MODELS[name].config.from_dict(values)
+            return MODELS[name].config.from_dict(values)
         except ConfigError as error:
             raise UserError(f"{self.config}: {error}") from error
-        return config if max_answer is None else config.replace(max_answer=max_answer)
 
     @property
     def weights(self) -> Path:
@@ -169,16 +173,12 @@ class HuggingFaceDirectory(RunDirectory):
             "data": {},
         }
 
-    def read_model_config(self, max_answer: int | None = None) -> ReaderConfig:
-        """See `RunDirectory.read_model_config`.
+    @functools.cached_property
+    def _pieces(self) -> int:
+        return len(read_wordpieces(self.path)[0])
 
-        Raises:
-            UserError: a file is missing or damaged, or the model is not one that this package has.
-        """
-        settings = read_settings(self.path)
-        vocabulary, _ = read_wordpieces(self.path)
-        config = reading_config(settings, len(vocabulary))
-        return config if max_answer is None else config.replace(max_answer=max_answer)
+    def _own_config(self) -> ReaderConfig:
+        return reading_config(read_settings(self.path), self._pieces)
 
     @property
     def weights(self) -> Path:
@@ -191,7 +191,7 @@ class HuggingFaceDirectory(RunDirectory):
         Raises:
             UserError: a file is missing or damaged, or is not of a question-answering model.
         """
-        found = read_hugging_face(self.path, needs_head=True).with_pieces(len(read_wordpieces(self.path)[0]))
+        found = read_hugging_face(self.path, needs_head=True).with_pieces(self._pieces)
         return {}, found.named_arrays
 
     def read_processor(self, log=None) -> TextProcessor:

@@ -167,8 +167,10 @@ def learning_rate(
         rate = LinearWarmup(rate, warm_up)
     if not training.linear_decay_epochs:
         return rate
-    # max_steps may end a training in the middle of its decay, which then begins after the warm-up.
-    steps = min(training.linear_decay_epochs * steps_per_epoch, max(last_step - warm_up, 1))
+    steps = training.linear_decay_epochs * steps_per_epoch
+    if warm_up:
+        # max_steps may end a training in the middle of its decay, which then begins after the warm-up.
+        steps = min(steps, max(last_step - warm_up, 1))
     return LinearDecay(rate, last_step, steps)
 
 
