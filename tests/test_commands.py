@@ -463,13 +463,7 @@ def test_a_threshold_needs_a_null_head(commands, tiny_run):
 
 
 def test_a_reader_may_be_told_to_answer_always(commands):
-    passage = "The mill was built in 1846 by Anna Keld."
-    flags = [
-        "--model=fabir-base",
-        "--no_answer_threshold=none",
-        "--question=Who sold the mill?",
-        f"--passage={passage}",
-    ]
-    done = commands("predict", *flags)
-    assert done.status == 0 and json.loads(done.stdout)["is_answer"], done
-    assert json.loads(done.stdout)["answer"] in passage
+    flags = ["--model=fabir-base", "--question=Who came?", "--passage=Ada came."]
+    declined, told = (commands("predict", *flags, *more) for more in ([], ["--no_answer_threshold=none"]))
+    assert declined.status == 0 and json.loads(declined.stdout)["answer"] == "", declined
+    assert told.status == 0 and json.loads(told.stdout)["answer"] == "Ada came.", told
