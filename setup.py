@@ -72,7 +72,7 @@ setup(
         # Pictures: the quickstart notebook, and what benchmarks/ draw.
         "plot": ["matplotlib"],
         # What benchmarks/rivals.py races against: DistilBERT and MiniLM as most people run them.
-        "rivals": ["torch", "transformers>=4.48"],
+        "rivals": ["torch", "transformers>=4.56"],
         # The documentation: the site, the reference from docstrings, and equations that need no script.
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material", "mkdocstrings[python]", "latex2mathml"],
         # The progress of a run in a browser, `tensorboard --logdir RUN_DIR`; writing it needs no extra.
