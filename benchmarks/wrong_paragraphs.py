@@ -28,6 +28,10 @@ class Draw:
         answered = [number for number, question in enumerate(self.data.questions) if question.answers]
         return self._random.sample(answered, min(count, len(answered)))
 
+    def place(self, count: int) -> int:
+        """One of several places."""
+        return self._random.randrange(count)
+
     def wrong(self, number: int, kind: str, count: int) -> list[int]:
         """Passages without an answer of a question; fewer where there are not as many."""
         question = self.data.questions[number]

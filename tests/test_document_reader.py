@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import random
 
 import pytest
@@ -48,10 +49,11 @@ class Scripted:
     """Gives answers by the passage alone, so that a test decides what is read where.
 
     Args:
-        answers: by a word of the passage: what is answered, its score and whether the reader answers.
+        answers: by a word of the passage: what is answered, its score and the probability that there is no answer.
     """
 
     calibration = None
+    no_answer_threshold = 0.5
 
     def __init__(self, **answers):
         self.answers = answers
@@ -63,12 +65,12 @@ class Scripted:
         return [self._answer(passage) for passage in passages]
 
     def _answer(self, passage):
-        for word, (text, score, is_answer) in self.answers.items():
+        for word, (text, score, none) in self.answers.items():
             if word in passage:
                 start = passage.index(text)
-                span = Span(text, start, start + len(text), 0.5)
-                shown = span if is_answer else Span("", 0, 0, 0.5)
-                none = 1 / (1 + 2.0**score)
+                span = Span(text, start, start + len(text), 0.4)
+                is_answer = self.no_answer_threshold is None or none <= self.no_answer_threshold
+                shown = span if is_answer else Span("", 0, 0, none)
                 return Answer(**dataclasses.asdict(shown), no_answer_probability=none, is_answer=is_answer,
                               n_best=(span,), score=score)  # fmt: skip
         return NO_ANSWER
@@ -102,7 +104,7 @@ def test_offsets_are_those_of_the_original(seed):
 
 
 def test_an_answer_has_its_place_and_no_markup():
-    reader = DocumentReader(Scripted(Keld=("Anna Keld", 3.0, True)))
+    reader = DocumentReader(Scripted(Keld=("Anna Keld", 3.0, 0.0)))
     answer = reader.answer(QUESTION, FOLDER)
     assert (answer.text, answer.source, answer.heading) == ("Anna Keld", "mill.md", "The old mill")
     assert (answer.paragraph, answer.page) == (0, 0)
@@ -116,17 +118,17 @@ def test_an_answer_has_its_place_and_no_markup():
 
 
 def test_an_answer_within_the_heading_and_one_that_leaves_it():
-    reader = DocumentReader(Scripted(Keld=("old mill", 3.0, True)))
+    reader = DocumentReader(Scripted(Keld=("old mill", 3.0, 0.0)))
     answer = reader.answer(QUESTION, FOLDER)
     assert (answer.text, MILL[answer.start : answer.end], answer.sentence) == ("old mill", "old mill", "The old mill")
-    reader = DocumentReader(Scripted(Keld=("mill\nIt was built", 3.0, True)))
+    reader = DocumentReader(Scripted(Keld=("mill\nIt was built", 3.0, 0.0)))
     answer = reader.answer(QUESTION, FOLDER)
     assert (answer.text, MILL[answer.start : answer.end]) == ("It was built", "It was **built")
 
 
 def test_a_paragraph_is_read_with_its_heading_if_asked_for():
     for with_heading, first in ((True, "The old mill\nIt was"), (False, "It was built")):
-        scripted = Scripted(Keld=("Keld", 1.0, True))
+        scripted = Scripted(Keld=("Keld", 1.0, 0.0))
         DocumentReader(scripted, with_heading=with_heading).answer(QUESTION, {"mill.md": MILL})
         assert [passage.startswith(first) for passage in scripted.read] == [True]
 
@@ -210,11 +212,11 @@ def test_names_tell_the_format():
 
 
 def test_few_paragraphs_are_all_read_and_of_many_the_best_ranked():
-    few = Scripted(owl=("owl", 1.0, True))
+    few = Scripted(owl=("owl", 1.0, 0.0))
     assert DocumentReader(few).answer("xyzzy?", OWL).rank_score == 0
     assert len(few.read) == len(Collection(documents_of(OWL)))
     texts = [f"Paragraph {number} of the mill. " + "It is old. " * number for number in range(9)]
-    many = Scripted(mill=("mill", 1.0, True))
+    many = Scripted(mill=("mill", 1.0, 0.0))
     DocumentReader(many, paragraphs=4).answer("mill?", texts)
     assert many.read == [texts[number].strip() for number, _ in BM25(texts).rank("mill?", 4)]
     none = DocumentReader(many, paragraphs=4).answer("xyzzy?", texts)
@@ -226,7 +228,7 @@ def test_few_paragraphs_are_all_read_and_of_many_the_best_ranked():
 def test_score_and_rank_are_added(weight, expected):
     texts = {"mill": "The mill of Anna is old.", "lake": "The lake of Orrin is a lake that is cold and old."}
     reader = DocumentReader(
-        Scripted(mill=("Anna", 1.0, True), lake=("Orrin", 2.0, True)), rank_weight=weight, with_heading=False
+        Scripted(mill=("Anna", 1.0, 0.0), lake=("Orrin", 2.0, 0.0)), rank_weight=weight, with_heading=False
     )
     answer = reader.answer("Whose old mill is it?", texts, n_best=5)
     ranks = {number: score for number, score in BM25(texts.values()).rank("Whose old mill is it?")}
@@ -238,22 +240,47 @@ def test_score_and_rank_are_added(weight, expected):
     assert len(reader.answer("Whose old mill is it?", texts, n_best=1).n_best) == 1
 
 
+def without_answer(none, rank, weight):
+    """The probability of no answer, from the log odds of the reader and the rank."""
+    odds = math.log(none / (1 - none)) - 0.24 * weight * (rank - 0.2)
+    return 1 / (1 + math.exp(-odds))
+
+
 def test_a_paragraph_that_answers_goes_before_one_that_does_not():
     texts = ["The mill of Anna is old.", "The lake of Orrin is cold."]
-    reader = DocumentReader(Scripted(mill=("Anna", 5.0, False), lake=("Orrin", 1.0, True)))
-    answer = reader.answer("Whose old mill?", texts, n_best=2)
+    scripted = Scripted(mill=("Anna", 5.0, 0.7), lake=("Orrin", 1.0, 0.4))
+    answer = DocumentReader(scripted, rank_weight=0).answer("Whose old mill?", texts, n_best=2)
     assert (answer.text, answer.source) == ("Orrin", 1)
+    assert answer.probability == 0.4 and answer.no_answer_probability == pytest.approx(0.4)
     assert [span.text for span in answer.n_best] == ["Orrin", "Anna"]
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 10.0])
+def test_the_rank_tells_whether_there_is_an_answer(weight):
+    texts = ["The mill of Anna is old.", "The lake of Orrin is cold."]
+    question = "Whose old mill is it?"
+    ranks = dict(BM25(texts).rank(question))
+    assert ranks[0] > 0.2 > ranks.get(1, 0.0)
+    scripted = Scripted(mill=("Anna", 1.0, 0.52), lake=("Orrin", 0.0, 0.45))
+    answer = DocumentReader(scripted, rank_weight=weight, with_heading=False).answer(question, texts, n_best=2)
+    none = [without_answer(0.52, ranks[0], weight), without_answer(0.45, ranks.get(1, 0.0), weight)]
+    # Without the rank the lake alone answers, and with it in the end the mill alone.
+    assert [probability <= 0.5 for probability in none] == [weight == 10, weight < 10]
+    assert answer.source == (0 if weight == 10 else 1)
+    assert answer.no_answer_probability == pytest.approx(none[answer.source])
 
 
 def test_no_paragraph_answers():
     texts = ["The mill of Anna is old.", "The lake of Orrin is cold."]
-    reader = DocumentReader(Scripted(mill=("Anna", -1.0, False), lake=("Orrin", -3.0, False)))
-    answer = reader.answer("Whose old mill?", texts, n_best=2)
+    scripted = Scripted(mill=("Anna", -1.0, 0.7), lake=("Orrin", -3.0, 0.9))
+    answer = DocumentReader(scripted, rank_weight=1).answer("Whose old mill?", texts, n_best=2)
     assert (answer.is_answer, answer.text, answer.source, answer.score) == (False, "", None, -1.0)
-    # The smaller of 1 / (1 + 2 ** -1) and 1 / (1 + 2 ** -3).
-    assert answer.no_answer_probability == answer.probability == pytest.approx(2 / 3)
+    ranks = dict(BM25(texts).rank("Whose old mill?"))
+    expected = min(without_answer(0.7, ranks[0], 1), without_answer(0.9, ranks.get(1, 0.0), 1))
+    assert answer.no_answer_probability == answer.probability == pytest.approx(expected)
     assert [span.text for span in answer.n_best] == ["Anna", "Orrin"]
+    scripted.no_answer_threshold = None
+    assert DocumentReader(scripted).answer("Whose old mill?", texts).text == "Anna"
 
 
 def test_the_threshold_is_the_readers(with_null_head):

@@ -128,6 +128,11 @@ class QuestionAnswerer(Protocol):
 
     calibration: "Calibration | None"
 
+    @property
+    def no_answer_threshold(self) -> float | None:
+        """It abstains above this no-answer probability; None if it always answers."""
+        ...
+
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
         """Answers one question."""
         ...

@@ -1,5 +1,6 @@
 """Answers questions from whole documents: finds the paragraphs that may answer, and reads those."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,14 @@ from fabir_tf.reading.no_answer import UNREAD_SCORE
 Source = str | int
 Texts = str | Iterable[str] | Mapping[str, str]
 
-RANK_WEIGHT = 0.4
-"""What a point of BM25 adds to the logits of an answer; see `DocumentReader`."""
+RANK_WEIGHT = 20.0
+"""What `rank_score` counts against the logits of an answer; see `DocumentReader`."""
+
+RANK_MIDDLE = 0.2
+"""The `rank_score` that says nothing about whether a paragraph answers."""
+
+NONE_PER_LOGIT = 0.24
+"""What a logit of an answer counts in the log odds that there is none: the scale of fabir-base's calibration."""
 
 MOST_PARAGRAPHS = 1000
 """Most paragraphs that can be read for a question."""
@@ -36,7 +43,7 @@ class _Place:
         paragraph: the paragraph's place in the document, from 0.
         page: of a PDF, from 1; 0 elsewhere.
         sentence: the sentence, item or heading around the span.
-        rank_score: how well the paragraph fits the question's words; 0 where it shares none.
+        rank_score: how well the paragraph fits the question's words, from 0, where it shares none, to 1.
     """
 
     source: Source | None = None
@@ -76,7 +83,8 @@ class DocumentAnswer(_Place, Answer):
         text: what is shown, without markup.
         start, end: offsets in the original of its first and behind its last character, in Unicode code points.
         probability: as the reader gives it for the paragraph.
-        no_answer_probability: that of the paragraph; if none answers, the smallest of all.
+        no_answer_probability: that the paragraph does not answer, by the reader and the rank; if none answers, the
+            smallest of all.
         n_best: the best span of each paragraph that was read, as many as were asked for.
         score: `Answer.score` of the paragraph.
     """
@@ -139,13 +147,19 @@ class DocumentReader:
 
         score + rank_weight * rank_score
 
-    of `Answer.score` and BM25. Where there are no more paragraphs than it reads, it reads them all.
+    of `Answer.score` and BM25. The rank also tells whether a paragraph answers at all:
+
+        log odds of no answer = those of the reader - 0.24 rank_weight (rank_score - 0.2)
+
+    If the probability is above the reader's threshold for every paragraph, the reader abstains. Where there are no more
+    paragraphs than it reads, it reads them all. The constants were chosen on training articles
+    (`benchmarks/documents.py`).
 
     Args:
         reader: a `Reader`, or anything else that answers questions.
         paragraphs: how many are read for each question.
-        rank_weight: what a point of BM25 counts against the logits of an answer; 0 takes the answer that the reader is
-            surest of. The default has not been chosen on data yet.
+        rank_weight: what the rank counts against the logits of an answer; 0 takes the answer that the reader is surest
+            of, and leaves it to the reader whether there is one.
         with_heading: whether a paragraph is read with the heading above it.
         searched: what to answer from where no texts are given: a `Collection` or a `DocumentIndex`.
 
@@ -284,22 +298,33 @@ class DocumentReader:
         read = [one for one in read if one.answer.n_best]
         if not read:
             return NO_DOCUMENT_ANSWER
-        # Stable, so that of equal ones the better ranked one is the first; those that answer stand before the others.
-        read.sort(key=lambda one: -(one.answer.score + self.rank_weight * one.rank_score))
-        read.sort(key=lambda one: not one.answer.is_answer)
-        spans = tuple(one.span() for one in read[:n_best])
-        best = read[0].answer
-        if not best.is_answer:
-            none = min(one.answer.no_answer_probability for one in read)
+        none = [self._no_answer(one) for one in read]
+        threshold = self.reader.no_answer_threshold
+        # Of equal ones the better ranked one is the first; those that answer stand before the others.
+        order = sorted(
+            range(len(read)),
+            key=lambda row: (
+                threshold is not None and none[row] > threshold,
+                -(read[row].answer.score + self.rank_weight * read[row].rank_score),
+            ),
+        )
+        spans = tuple(read[row].span() for row in order[:n_best])
+        first, best = spans[0], read[order[0]].answer
+        if threshold is not None and min(none) > threshold:
             score = max(one.answer.score for one in read)
-            return DocumentAnswer("", 0, 0, none, none, is_answer=False, n_best=spans, score=score)
-        first = spans[0]
+            return DocumentAnswer("", 0, 0, min(none), min(none), is_answer=False, n_best=spans, score=score)
         return DocumentAnswer(
-            *(first.text, first.start, first.end, best.probability, best.no_answer_probability),
+            *(first.text, first.start, first.end, first.probability, none[order[0]]),
             n_best=spans,
             score=best.score,
             **first.place(),
         )
+
+    def _no_answer(self, one: _Read) -> float:
+        """How probable it is that a paragraph does not answer."""
+        none = one.answer.no_answer_probability
+        factor = math.exp(-NONE_PER_LOGIT * self.rank_weight * (one.rank_score - RANK_MIDDLE))
+        return none * factor / (none * factor + 1 - none)
 
 
 def documents_of(texts: Texts) -> list[Document]:

@@ -1,7 +1,11 @@
 """BM25: how well paragraphs fit a question by the words that both have.
 
-    score = sum over the words of the question of  idf * count * (k1 + 1) / (count + k1 * (1 - b + b * length / mean))
+    score = sum over the words of the question of  idf * count / (count + k1 * (1 - b + b * length / mean))
+            / sum over the words of the question of  idf
     idf   = ln(1 + (texts - texts with the word + 1/2) / (texts with the word + 1/2))
+
+The usual sum has no upper bound, and is larger among more texts. Divided by what no text can reach, it compares between
+questions and collections, and a word of the question that occurs nowhere counts against every text.
 
 `BM25` ranks texts in memory and `DocumentIndex` those of a file. Both sum the same numbers in the same order.
 
@@ -44,7 +48,7 @@ class Ranked(NamedTuple):
 
     Attributes:
         number: its place among the texts, from 0.
-        score: above 0; higher is better.
+        score: above 0 and below 1; higher is better.
     """
 
     number: int
@@ -61,6 +65,10 @@ class Postings(NamedTuple):
 
     texts: np.ndarray
     counts: np.ndarray
+
+
+NOWHERE = Postings(np.array([], np.int64), np.array([], np.int64))
+"""Of a word that does not occur."""
 
 
 class BM25:
@@ -101,7 +109,7 @@ class BM25:
             The best first; of equal ones, the earlier text first.
         """
         words = question_words(question)
-        postings = {word: self._postings[word] for word in words if word in self._postings}
+        postings = {word: self._postings.get(word, NOWHERE) for word in words}
         return best(score(postings, self._lengths, self._settings), k)
 
 
@@ -109,7 +117,7 @@ def score(postings: Mapping[str, Postings], lengths: np.ndarray, settings: BM25S
     """The score of every text.
 
     Args:
-        postings: of the question's words that occur, in the question's order.
+        postings: of the question's words, in the question's order.
         lengths: int64, the number of words of each text.
         settings: the constants.
 
@@ -117,12 +125,14 @@ def score(postings: Mapping[str, Postings], lengths: np.ndarray, settings: BM25S
         float64, as many as lengths; 0 where no word occurs.
     """
     scores = np.zeros(len(lengths))
+    highest = 0.0
     mean = lengths.sum() / max(1, len(lengths))
     for texts, counts in postings.values():
         idf = np.log1p((len(lengths) - len(texts) + 0.5) / (len(texts) + 0.5))
         norms = settings.k1 * (1 - settings.b + settings.b * lengths[texts] / mean)
-        scores[texts] += idf * counts * (settings.k1 + 1) / (counts + norms)
-    return scores
+        scores[texts] += idf * counts / (counts + norms)
+        highest += idf
+    return scores / highest if highest else scores
 
 
 def best(scores: np.ndarray, k: int) -> list[Ranked]:

@@ -60,7 +60,7 @@ class Found(NamedTuple):
 
     Attributes:
         paragraph: the paragraph, as `Document.paragraphs` made it.
-        score: its BM25 score, above 0; higher is better.
+        score: its BM25 score, above 0 and below 1; higher is better.
     """
 
     paragraph: Paragraph
@@ -211,7 +211,7 @@ class DocumentIndex:
         with self._lock, self._messages(), self._transaction("DEFERRED"):
             with self._decoding():
                 self._refresh()
-                postings = {word: found for word in words if len((found := self._occurrences(word)).texts)}
+                postings = {word: self._occurrences(word) for word in words}
             ranked = best(score(postings, self._statistics.lengths, self._settings), k)
             with self._decoding():
                 return [Found(self._paragraph(int(self._statistics.ids[place])), value) for place, value in ranked]

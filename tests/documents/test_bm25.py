@@ -53,10 +53,13 @@ def test_words_do_not_depend_on_case_and_what_stands_between(text):
 
 
 def by_hand(texts, question, k1, b):
-    """The score of each text, summed word by word."""
+    """The score of each text, summed word by word, as a share of what no text can reach."""
     documents = [text_words(text) for text in texts]
     mean = sum(map(len, documents)) / len(documents)
-    scores = []
+    scores, highest = [], 0.0
+    for word in question_words(question):
+        having = sum(word in other for other in documents)
+        highest += math.log(1 + (len(documents) - having + 0.5) / (having + 0.5))
     for document in documents:
         score = 0.0
         for word in question_words(question):
@@ -64,8 +67,8 @@ def by_hand(texts, question, k1, b):
             idf = math.log(1 + (len(documents) - having + 0.5) / (having + 0.5))
             count = document.count(word)
             if count:
-                score += idf * count * (k1 + 1) / (count + k1 * (1 - b + b * len(document) / mean))
-        scores.append(score)
+                score += idf * count / (count + k1 * (1 - b + b * len(document) / mean))
+        scores.append(score / highest if highest else 0.0)
     return scores
 
 
@@ -91,9 +94,19 @@ def test_scores_equal_a_plain_sum(texts, question, k1, b):
 
 def test_a_constant_example():
     ranker = BM25(["mill mill wheel", "mill", "lake"], BM25Settings(1.0, 0.0))
-    idf = math.log(1 + 1.5 / 2.5)
-    assert ranker.rank("The mill?") == [(0, pytest.approx(idf * 4 / 3)), (1, pytest.approx(idf))]
+    # Of one word: two thirds of what no text reaches, and a half.
+    assert ranker.rank("mill?") == [(0, pytest.approx(2 / 3)), (1, pytest.approx(1 / 2))]
+    # A word that occurs nowhere counts against both.
+    share = math.log(1 + 1.5 / 2.5) / (math.log(1 + 1.5 / 2.5) + math.log(1 + 3.5 / 0.5))
+    assert ranker.rank("boat mill?") == [(0, pytest.approx(share * 2 / 3)), (1, pytest.approx(share / 2))]
     assert len(ranker) == 3
+
+
+def test_scores_of_more_texts_compare():
+    """The usual sum grows with the collection; here a text that fits as well has about the same score."""
+    texts = ["the old mill", *["a cold lake"] * 9]
+    few, many = (BM25(texts[:size] + texts[1:] * (size // 10)).rank("old mill")[0].score for size in (10, 1000))
+    assert few == pytest.approx(many, rel=0.02)
 
 
 def test_equal_texts_keep_their_order():
