@@ -14,13 +14,14 @@ All flags of all commands. `fabir-train --helpfull` prints them, too, and `--fla
 
 ## The data and the training
 
-`fabir-train` has the flags of this page down to "The other readers", and six more:
+`fabir-train` has the flags of this page down to "The other readers", and seven more:
 
 | flag | meaning |
 | --- | --- |
 | `--model` | The reader to train: {models} |
 | `--run_dir` | Folder of the run |
 | `--as_published` | Begin with the settings of the model's paper instead of the defaults |
+| `--adapt` | Begin with settings that adapt the reader of `--start_from` without forgetting the rest ([Adapt a reader](guides/adapt.md)) |
 | `--resume` | Continue the run in that folder where it stopped |
 | `--config` | JSON file of settings, such as a run's `config.json` |
 | `--prepared` | Folder that `fabir-prepare` wrote, instead of the data and its settings |

@@ -25,6 +25,8 @@ OURS = {
     "vectors": "bundled",
     "max_vectors": 400_000,
     "start_from": "",
+    "kept_dataset": "",
+    "start_share": 0.0,
     "passage_window": None,
     "batching": "questions",
     "warmup_share": 0.0,

@@ -16,7 +16,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.training.training_config import OPTIMIZER_SETTINGS, TrainingConfig
 
 # The lowest number does not fit the defaults of other fields.
-BOUND_TO_OTHERS = ("d_model", "num_heads", "word_dim", "character_filters")
+BOUND_TO_OTHERS = ("start_share", "d_model", "num_heads", "word_dim", "character_filters")
 CONFIGS = (*(family.config for family in MODELS.values()), TrainingConfig)
 FIELDS = [pytest.param(cls, field, id=field.name) for cls in CONFIGS for field in dataclasses.fields(cls)]
 NUMBERS = [parameter for parameter in FIELDS if parameter.values[1].type not in (str, bool)]
@@ -75,7 +75,9 @@ def training_configs(draw):
     if values["linear_decay_epochs"]:
         values |= {"max_minutes": None, "patience": None}
     values["random_vectors"] &= values["vectors"] != "none"
-    if values["teacher"] or values["wrong_passages"]:
+    if not values["start_from"]:
+        values |= {"kept_dataset": "", "start_share": 0.0}
+    if values["teacher"] or values["kept_dataset"] or values["wrong_passages"]:
         values["passage_window"] = None
     if not values["wrong_passages"]:
         values["shared_norm"] = 0.0

@@ -384,6 +384,11 @@ def define_setting_flags() -> None:
         "Begin with the settings of the model's paper instead of the defaults; --config and flags still replace them."
     )
     flags.DEFINE_bool("as_published", False, text)
+    text = (
+        "Begin with settings that adapt the reader of --start_from to --dataset without forgetting the rest, instead "
+        "of the defaults; --config and flags still replace them."
+    )
+    flags.DEFINE_bool("adapt", False, text)
     define_shared_flags({name: family.config for name, family in MODELS.items()}, "model", flags.FLAGS)
 
 
@@ -428,6 +433,10 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
     if start:
         validate_model(start_from, start, name)
         model = start.to_dict() | model
+    if values.adapt:
+        if not start_from:
+            raise UserError("--adapt needs a trained reader to adapt: name it with --start_from")
+        training = _with_adapting(name, model, training)
     training = training_settings(name, training)
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 
@@ -455,6 +464,8 @@ def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple
     training |= TrainingConfig.given_flags(values)
     if values.as_published:
         model, training = _with_published(name, model, training)
+    if values.adapt:
+        training = _with_adapting(name, config.to_dict() | model, training)
     return config.replace(**model), recorded_training(run).replace(**training)
 
 
@@ -462,6 +473,14 @@ def _with_published(name: str, model: dict, training: dict) -> tuple[dict, dict]
     """The given settings of model and training, and those of the paper for what is not given."""
     of_model, of_training = published_settings(name, model)
     return of_model | model, of_training | training
+
+
+def _with_adapting(name: str, model: dict, training: dict) -> dict:
+    """The given settings of a training, the model's own, and for all others those that adapt a reader."""
+    from fabir_tf.training.adapting import EPOCHS, adapting_settings
+
+    own = training_settings(name, training)
+    return adapting_settings(bool(model.get("null_head")), own.get("epochs", EPOCHS)) | own
 
 
 def published_notes(values: flags.FlagValues, model_config: ReaderConfig, training: TrainingConfig) -> list[str]:

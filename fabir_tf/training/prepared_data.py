@@ -13,7 +13,7 @@ Training from such a folder needs Keras with one of its backends, but neither Te
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from fabir_tf.pipelines.datasets.squad import (
     data_without_unanswerable,
     hold_out,
     holds_out_articles,
+    join,
 )
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import SET_ASIDE, measure_coverage
@@ -54,6 +55,7 @@ DATA_SETTINGS = (
     "vectors",
     "max_vectors",
     "start_from",
+    "kept_dataset",
     "max_passage",
     "passage_window",
     "max_question",
@@ -66,7 +68,7 @@ DATA_SETTINGS = (
     "teacher",
 )
 # Those that data prepared by earlier versions lacks.
-_ADDED_SETTINGS = ("max_word", "limit_evaluation", "wrong_passages", "random_vectors", "set_aside")
+_ADDED_SETTINGS = ("kept_dataset", "max_word", "limit_evaluation", "wrong_passages", "random_vectors", "set_aside")
 # Model settings that do, of those that the model has.
 MODEL_SETTINGS = ("word_dim", "max_word_characters", "max_answer", "null_head", "encoder", "max_sequence")
 FORMAT = 2
@@ -85,6 +87,8 @@ class PreparedData:
         spans: int64 `(examples, 2)`, first and last token of each answer; -1 where there is none.
         soft_labels: float32 `(examples, 2, 2 * kept + 1)`, those of the teachers (`mean_soft_labels`); without a
             teacher `(examples, 2, 0)`.
+        kept: boolean `(examples,)`, whether the soft labels are the whole target, as for the questions of
+            `TrainingConfig.kept_dataset`.
         groups: int64 `(examples,)`, the same number for a question's own and its wrong passages.
         evaluation: the data that is scored after each epoch.
         coverage: what became of every question.
@@ -96,6 +100,7 @@ class PreparedData:
     features: Features
     spans: np.ndarray
     soft_labels: np.ndarray
+    kept: np.ndarray
     groups: np.ndarray
     evaluation: TokenizedDataset
     coverage: dict
@@ -138,6 +143,10 @@ def prepare_data(
     left_out: list[tuple[Question, str]] = []
     if training.set_aside:
         train_data, left_out = set_aside(train_data, eval_data, "set_aside")
+    own = len(train_data.questions)
+    if training.kept_dataset:
+        kept_data = load_dataset(training.kept_dataset, "train", flag="--kept_dataset", **options.tfds_folders, log=log)
+        train_data = join([train_data, kept_data if model_config.null_head else _without_unanswerable(kept_data, log)])
     processor = _processor(model_config, training, processor_folder, log)
     tokenized, evaluation = (processor.tokenize(data, options.cache_dir, log) for data in (train_data, eval_data))
     if training.limit_evaluation:
@@ -152,6 +161,9 @@ def prepare_data(
     chosen = (training.wrong_passages, training.max_passage, _SEED)
     tokenized, examples, groups = with_wrong_passages(tokenized, examples, *chosen)
     examples = _within_budget(examples, tokenized, processor, training)
+    teachers = _teachers(training.teacher)
+    if training.kept_dataset:
+        teachers.append(_distributions_of(training.start_from, train_data, log))
     wrong = len(groups) - len(np.unique(groups))
     eval_ledger = measure_coverage(
         eval_data, evaluation.passage_tokens(), model_config.max_answer, model_config.null_head
@@ -160,7 +172,8 @@ def prepare_data(
         processor,
         processor.features(tokenized, examples.examples),
         examples.spans,
-        _soft_labels(training.teacher, tokenized, examples),
+        _soft_labels(teachers, tokenized, examples),
+        (examples.examples.questions >= own) & (examples.examples.questions < len(train_data.questions)),
         groups,
         evaluation,
         {"train": ledger.to_json(), "eval": eval_ledger.to_json()},
@@ -182,7 +195,8 @@ def save_data(data: PreparedData, folder: Path, model_config: ReaderConfig, trai
     """
     data.processor.save(folder / "processor")
     write_text(folder / "coverage.json", json.dumps(data.coverage, indent=1))
-    arrays = data.features.to_arrays() | {"spans": data.spans, "soft_labels": data.soft_labels, "groups": data.groups}
+    names = ("spans", "soft_labels", "kept", "groups")
+    arrays = data.features.to_arrays() | {name: getattr(data, name) for name in names}
     for name, array in arrays.items():
         with atomic_write(folder / "train" / f"{name}.npy") as file:
             np.save(file, array)
@@ -243,8 +257,9 @@ def load_data(folder: Path) -> PreparedData:
     arrays = {path.stem: _open_array(path) for path in sorted((folder / "train").glob("*.npy"))}
     try:
         features, spans, soft_labels = Features.from_arrays(arrays), arrays["spans"], arrays["soft_labels"]
-        # Data prepared by earlier versions has no wrong passages.
+        # Data prepared by earlier versions has neither wrong passages nor kept answers.
         groups = arrays.get("groups", np.arange(len(spans)))
+        kept = arrays.get("kept", np.zeros(len(spans), bool))
     except KeyError as error:
         raise UserError(f"{folder / 'train'}: found no array {error}, expected those of fabir-prepare") from None
     data = _read_texts(folder / "eval" / "texts.json")
@@ -258,6 +273,7 @@ def load_data(folder: Path) -> PreparedData:
         features,
         spans,
         soft_labels,
+        kept,
         groups,
         TokenizedDataset(data, texts),
         read_json(folder / "coverage.json"),
@@ -363,17 +379,35 @@ def _within_budget(
     return in_windows(examples, sizes)
 
 
-def _soft_labels(teacher: str, tokenized: TokenizedDataset, examples: TrainingExamples) -> np.ndarray:
+def _teachers(names: str) -> list[TeacherDistributions]:
+    if not names:
+        return []
+    paths = named_files(names)
+    if "" in paths:
+        raise UserError(f"--teacher={names}: found an empty name, expected files of fabir-teach")
+    return [TeacherDistributions.load(path) for path in paths]
+
+
+def _distributions_of(start_from: str, data: SquadData, log: Callable[[str], object]) -> TeacherDistributions:
+    """What the reader that a training starts from says of its questions."""
+    # Training from prepared data needs neither.
+    from fabir_tf.reading.reader import Reader
+    from fabir_tf.training.distillation import teach
+
+    log(f"{start_from} reads {len(data.questions):,} questions, whose distributions it keeps")
+    return teach([Reader.load(start_from, log=lambda line: None)], data)
+
+
+def _soft_labels(
+    teachers: Sequence[TeacherDistributions], tokenized: TokenizedDataset, examples: TrainingExamples
+) -> np.ndarray:
     questions = examples.examples.questions
-    if not teacher:
+    if not teachers:
         return np.zeros((len(questions), 2, 0), np.float32)
     ids = [tokenized.data.questions[number].id for number in questions]
-    paths = named_files(teacher)
-    if "" in paths:
-        raise UserError(f"--teacher={teacher}: found an empty name, expected files of fabir-teach")
     # A teacher's distributions cover whole passages.
     lengths = examples.examples.lengths
-    return mean_soft_labels([TeacherDistributions.load(path).soft_labels(ids, lengths) for path in paths])
+    return mean_soft_labels([teacher.soft_labels(ids, lengths) for teacher in teachers])
 
 
 def _fingerprint(data: SquadData) -> str:

@@ -20,7 +20,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights
+from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.examples import true_spans
 from fabir_tf.pipelines.features.features import Features
@@ -32,6 +32,7 @@ from fabir_tf.reading.evaluation import predictions_of, score_answers
 from fabir_tf.reading.held_out_loss import HeldOutLoss
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
+from fabir_tf.training.adapting import adapted_calibration
 from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
 from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.optimizers import make_optimizer
@@ -184,7 +185,7 @@ def make_targets(
     features: Features,
     spans: np.ndarray,
     soft_labels: np.ndarray | None = None,
-    weight: float = 0.5,
+    weight: float | np.ndarray = 0.5,
     groups: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """The targets of `StartEndLoss`.
@@ -193,7 +194,7 @@ def make_targets(
         features: the examples to train on.
         spans: int `(examples, 2)`, first and last token of each answer; -1 where there is none.
         soft_labels: float32 `(examples, 2, 2 * kept + 1)`, from `mean_soft_labels`; None or empty without a teacher.
-        weight: of the teachers' distributions in the targets.
+        weight: of the teachers' distributions in the targets, one number or `(examples,)`.
         groups: int `(examples,)`, the group ids of a shared norm; None without one.
 
     Returns:
@@ -212,6 +213,7 @@ def make_targets(
     if soft_labels is None or not soft_labels.shape[-1]:
         return targets
     indices, probabilities, null = split_soft_labels(soft_labels)
+    weight = np.broadcast_to(weight, len(spans))[:, None, None]
     parts = (indices + offsets[:, None, None], weight * probabilities, weight * null)
     return targets | {"soft_labels": np.concatenate(parts, axis=-1).astype(np.float32)}
 
@@ -265,7 +267,7 @@ class _Session:
         self.run = prepared.run
         self.training = prepared.training
         self.features = data.features
-        taught = (data.soft_labels, self.training.distillation_weight)
+        taught = (data.soft_labels, np.where(data.kept, 1.0, self.training.distillation_weight))
         groups = data.groups if self.training.shared_norm else None
         self.targets = make_targets(data.features, data.spans, *taught, groups)
         self.evaluation = data.evaluation
@@ -274,6 +276,7 @@ class _Session:
         self.trainer = trainer
         self.model = trainer.model
         self.reader = Reader(self.model, data.processor, prepared.model_config)
+        self.start_weights = _start_weights(self.training, self.model)
         self.log = log
         # `seconds` is the training time of the current epoch, over all processes that worked on it, and `batches`
         # counts the steps of all epochs.
@@ -344,7 +347,7 @@ class _Session:
     def finish_epoch(self, loss: float | None) -> dict[str, float]:
         """Scores the model, and saves its weights if they are the best."""
         backend.sync(self.trainer)
-        with self._averaged_weights():
+        with self._weights_to_keep():
             scores, held_out = self._scores()
             if scores["f1"] > self.state["best_f1"]:
                 self.state |= {"best_f1": scores["f1"], "best_epoch": self.state["epoch"]}
@@ -386,13 +389,18 @@ class _Session:
         self.log(f"{name}:  {'  '.join(parts)}")
 
     @contextmanager
-    def _averaged_weights(self) -> Iterator[None]:
-        """Replaces the weights by their moving averages, if there are any; never while a checkpoint is written."""
-        if self.training.ema_decay is None or not self.state["epoch"]:
+    def _weights_to_keep(self) -> Iterator[None]:
+        """Replaces the weights by their moving averages, if there are any, and mixes them with those of the start."""
+        share = self.training.start_share
+        if (self.training.ema_decay is None and not share) or not self.state["epoch"]:
             yield
             return
         weights = [np.asarray(weight).copy() for weight in self.model.trainable_variables]
-        self.trainer.optimizer.finalize_variable_values(self.model.trainable_variables)
+        if self.training.ema_decay is not None:
+            self.trainer.optimizer.finalize_variable_values(self.model.trainable_variables)
+        for variable, start in self.start_weights:
+            variable.assign((1 - share) * np.asarray(variable) + share * start)
+        # Never while a checkpoint is written, which holds what is trained.
         yield
         for variable, weight in zip(self.model.trainable_variables, weights, strict=True):
             variable.assign(weight)
@@ -406,12 +414,27 @@ class _Session:
         answers = predictions_of(self.reader, self.evaluation)
         texts = {key: answer.text for key, answer in answers.items()}
         write_text(self.run.predictions, json.dumps(texts, ensure_ascii=False))
+        if self.training.kept_dataset:
+            start = reader_directory(self.training.start_from)
+            null_head = self.reader.config.null_head
+            calibration = adapted_calibration(self.reader, start, self.evaluation.data, null_head, self.log)
+            if calibration:
+                calibration.save(self.run.calibration)
         _save_model(self.run, self.model)
         best = self.state["epochs"][self.state["best_epoch"]]
         self.log(
             f"best: epoch {best['epoch']}  EM {best['exact_match']:.2f}  F1 {best['f1']:.2f}; "
             f"try it with: fabir-predict --run_dir={self.run.path} --question=... --passage=..."
         )
+
+
+def _start_weights(training: TrainingConfig, model: keras.Model) -> list[tuple[keras.Variable, np.ndarray]]:
+    """The trainable weights of which a share stays as it was, with their values; those that the start lacks are new."""
+    if not training.start_share:
+        return []
+    _, arrays = reader_directory(training.start_from).read_weights()
+    variables = {name: variable for name, variable in weights_of(model).items() if variable.trainable}
+    return [(variable, arrays[name]) for name, variable in variables.items() if name in arrays]
 
 
 def _best_scores(scores: dict[str, float]) -> dict[str, float]:

@@ -50,6 +50,17 @@ class TrainingConfig(Config):
         "Trained reader whose weights initialize the model: a run's folder or a reader of the package; its words, "
         "characters and vectors are used instead of new ones",
     )
+    kept_dataset: str = setting(
+        "",
+        "More data to train on, in the same forms as dataset, which the reader answers as start_from does: its "
+        "distributions are the targets there, and those of a teacher, too, for the questions of dataset",
+    )
+    start_share: float = setting(
+        0.0,
+        "Share of the weights of start_from in the weights that are scored and kept; the rest is what was trained",
+        low=0.0,
+        high=0.99,
+    )
     max_passage: int = setting(400, "Longest passage to train on, in tokens", low=1)
     passage_window: int | None = setting(
         None,
@@ -156,14 +167,18 @@ class TrainingConfig(Config):
                 f"linear_decay_epochs must be at most epochs={self.epochs}, found {self.linear_decay_epochs}"
             )
         self._validate_optimizer()
+        for name in ("kept_dataset", "start_share"):
+            if getattr(self, name) and not self.start_from:
+                raise ConfigError(f"{name} needs start_from, found {name}={getattr(self, name)!r} without a reader")
         if self.shared_norm and not self.wrong_passages:
             raise ConfigError(f"shared_norm needs wrong_passages, found shared_norm={self.shared_norm} without any")
         if self.wrong_passages and self.passage_window is not None:
             raise ConfigError("wrong_passages needs whole passages, which passage_window cuts: expected one of them")
         if self.random_vectors and self.vectors == "none":
             raise ConfigError("random_vectors is of no effect with vectors='none', whose words are all trained")
-        if self.passage_window is not None and self.teacher:
-            raise ConfigError("teacher needs whole passages, which passage_window cuts: expected one of them")
+        for name in ("teacher", "kept_dataset"):
+            if self.passage_window is not None and getattr(self, name):
+                raise ConfigError(f"{name} needs whole passages, which passage_window cuts: expected one of them")
         for name in ("max_minutes", "patience"):
             if self.linear_decay_epochs and getattr(self, name) is not None:
                 raise ConfigError(f"linear_decay_epochs needs a fixed last epoch, which {name} leaves open")
