@@ -13,6 +13,7 @@ import random
 import re
 
 from absl import flags
+from punctuation import without_punctuation
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.squad import check_offsets, read_squad
@@ -28,8 +29,6 @@ flags.DEFINE_float("unpunctuated", 0.05, "Share of the passages without punctuat
 flags.DEFINE_integer("seed", 1, "Seed of the choice.")
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
-# Punctuation, unless it stands inside a word or number, as in "1,000", "don't" and "well-known".
-_PUNCTUATION = re.compile(r"(?<![^\W_])[^\w\s]|[^\w\s](?![^\W_])")
 
 
 class Misspeller:
@@ -60,17 +59,6 @@ class Misspeller:
             letters[place : place + 2] = letters[place + 1], letters[place]
             new = "".join(letters)
         return text[: word.start()] + new + text[word.end() :]
-
-
-def without_punctuation(text: str) -> tuple[str, list[int]]:
-    """The text without punctuation, and for each offset of the old text, its end included, the new one."""
-    gone = {found.start() for found in _PUNCTUATION.finditer(text)}
-    offsets, kept = [], []
-    for place, letter in enumerate(text):
-        offsets.append(len(kept))
-        if place not in gone:
-            kept.append(letter)
-    return "".join(kept), [*offsets, len(kept)]
 
 
 def strip_punctuation(paragraph: dict) -> None:

@@ -13,12 +13,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny import ARTICLES, squad_json, write_squad
 
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import check_offsets, read_squad
 from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
+from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
+from fabir_tf.reading.reader import Reader
 
 ROOT = Path(__file__).parents[1]
 SPREAD = {"median", "low", "high"}
@@ -519,6 +522,66 @@ def test_a_reader_is_asked_among_other_paragraphs(tmp_path, run_script):
     assert 0.5 < found["auroc"]["another article"] <= 1
     # Each text of the sample is an article of its own.
     assert found["auroc"]["the same article"] is None
+
+
+@pytest.mark.slow
+def test_a_teacher_of_clean_texts_teaches_rough_ones(tmp_path, tiny_run, run_script):
+    (tmp_path / "words.tsv").write_text("milll\tmill\tx\n", encoding="utf-8")
+    clean = write_squad(tmp_path / "clean.json", ARTICLES)
+    flags = ("--misspelt=1", "--unpunctuated=1", "--output=rough.json")
+    assert run_script("roughen_texts", f"--dataset={clean}", "--misspellings=words.tsv", *flags).status == 0
+    flags = (f"--readers={tiny_run.path}", f"--dataset={clean}", "--roughened=rough.json", "--output=teacher.npz")
+    done = run_script("teach_roughened", *flags)
+    assert done.status == 0, done
+    taught = TeacherDistributions.load(tmp_path / "teacher.npz")
+    reader, rough, data = Reader.load(tiny_run.path), read_squad(tmp_path / "rough.json"), read_squad(clean)
+    rows = {identifier: row for row, identifier in enumerate(taught.ids)}
+    assert set(rows) == {question.id for question in rough.questions}
+    new = {question.id: rough.passages[question.passage] for question in rough.questions}
+    for scores in reader.scores(data):
+        question = data.questions[scores.question]
+        row = rows[question.id]
+        is_word = [data.passages[question.passage][end - 1].isalnum() for end in scores.ends]
+        assert taught.lengths[row] == len(reader.processor.tokenize_text(new[question.id]).starts) == sum(is_word)
+        # The likeliest start is that of the clean text without its punctuation.
+        assert taught.indices[row, 0, 0] == np.argmax(scores.start_logits[is_word])
+        np.testing.assert_allclose(taught.probabilities[row].sum(-1) + taught.null_probabilities[row], 1, rtol=1e-2)
+
+
+@pytest.mark.slow
+def test_a_reader_is_adapted_to_folds(tmp_path, tiny_run, run_script):
+    data = write_squad(tmp_path / "all.json", ARTICLES)
+    more = "--train_flags=--epochs=1,--linear_decay_epochs=0,--kept_dataset=,--start_share=0"
+    flags = ("--folds=2", f"--elsewhere={tiny_run.dev}", "--json_file=found.json", more)
+    done = run_script("adapting", f"--reader={tiny_run.path}", f"--dataset={data}", *flags)
+    assert done.status == 0, done
+    found = json.loads((tmp_path / "found.json").read_text())["found"]
+    assert [row["questions"] for row in found["folds"]] == [6, 6]
+    mean = np.mean([row["after"][1] - row["before"][1] for row in found["folds"]])
+    assert found["gain"][0] == pytest.approx(mean)
+    assert found["gain"][1] <= found["gain"][0] <= found["gain"][2]
+    assert list(found["before"]) == [tiny_run.dev]
+
+
+@pytest.mark.slow
+def test_documents_and_folders_are_asked(tmp_path, tiny_run, run_script):
+    data = write_squad(tmp_path / "all.json", ARTICLES)
+    flags = ("--others=1,3", "--questions=4", "--declined=2", "--open", "--rank_weights=0,1", "--json_file=found.json")
+    done = run_script("documents", f"--reader={tiny_run.path}", f"--dataset={data}", *flags)
+    assert done.status == 0, done
+    found = json.loads((tmp_path / "found.json").read_text())["found"]
+    assert [row["paragraphs"] for row in found["among"]] == [1, 2, 4]
+    # A reader without a null head never declines.
+    assert found["declined"] == [["yes", 2, "0.0"], ["no", 2, "0.0"]]
+    assert [weight for weight, _, _ in found["open"]] == [0, 1]
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "mill.md").write_text("# Mill\n\nThe mill was built by **Anna Keld**.\n")
+    asked = [{"question": "Who built the mill?", "answers": ["Anna Keld"]}, {"question": "Who sold it?", "answers": []}]
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    done = run_script("ask_folder", "--folder=notes", "--questions=asked.json")
+    assert done.status == 0, done
+    assert "right: 1, wrong: 0, declined rightly: 1, declined wrongly: 0, markup: 0" in done.stdout
 
 
 def test_no_wrong_paragraph_holds_a_reference():
