@@ -14,13 +14,12 @@ from collections.abc import Callable
 from absl import flags
 from common import print_table, run
 from numpy import array
-from wrong_paragraphs import KINDS, Draw
+from wrong_paragraphs import KINDS, Draw, counts_of
 
 import fabir_tf
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, f1
-from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import Answer
 from fabir_tf.reading.certainty import auroc
 from fabir_tf.reading.reader import Reader
@@ -36,7 +35,7 @@ flags.DEFINE_integer("seed", 1, "Seed of the questions and paragraphs.")
 def measure(values: flags.FlagValues) -> dict:
     """Asks every reader, and prints both tables."""
     data = fabir_tf.load_dataset(values.dataset, "dev")
-    counts = [_count(text) for text in values.others if text]
+    counts = counts_of(values.others)
     draw = Draw(data, values.seed)
     pairs = draw.questions(values.pairs)
     wrong = {kind: {number: found[0] for number in pairs if (found := draw.wrong(number, kind, 1))} for kind in KINDS}
@@ -52,12 +51,6 @@ def measure(values: flags.FlagValues) -> dict:
         head = ("reader", *next(iter(found.values()))["f1"])
         print_table(f"F1 of {len(among):,} questions", head, rows)
     return found
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--others: found {text!r}, expected a number of paragraphs, at least 1")
-    return int(text)
 
 
 def _ask(reader: Reader, data: SquadData, asked: list[tuple[int, int]]) -> list[Answer]:

@@ -14,6 +14,7 @@ from common import print_table, run
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.reading.document_reader import DocumentReader
 from fabir_tf.reading.reader import Reader
@@ -29,8 +30,11 @@ _MARKUP = re.compile(r"\*\*|`|\]\(|^##+ |</?\w+>")
 def measure(values: flags.FlagValues) -> dict:
     """Asks every question, and prints what came of it."""
     cli.validate_given(values, folder="the documents", questions="a file of questions")
-    reader = DocumentReader.from_folder(values.folder, Reader.load(values.reader), paragraphs=values.paragraphs)
     asked = read_json(values.questions)
+    is_list = isinstance(asked, list) and all(isinstance(one, dict) for one in asked)
+    if not is_list or not all({"question", "answers"} <= one.keys() for one in asked):
+        raise UserError(f"{values.questions}: expected a list of objects with question and answers, found others")
+    reader = DocumentReader.from_folder(values.folder, Reader.load(values.reader), paragraphs=values.paragraphs)
     rows, counts = [], collections.Counter()
     for one, answer in zip(asked, reader.answer_batch([one["question"] for one in asked]), strict=True):
         result = judged(answer.text if answer.is_answer else "", one["answers"])

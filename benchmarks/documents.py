@@ -16,13 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from absl import flags
 from common import print_table, run
-from wrong_paragraphs import Draw
+from wrong_paragraphs import Draw, counts_of
 
 import fabir_tf
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.document_reader import RANK_WEIGHT, DocumentAnswer, DocumentReader
 from fabir_tf.reading.reader import OWN_THRESHOLD, Reader
 
@@ -75,10 +76,11 @@ def chosen(answer: DocumentAnswer, rank_weight: float) -> str:
 
 def measure(values: flags.FlagValues) -> dict:
     """Asks, and prints the tables."""
-    data, weights = fabir_tf.load_dataset(values.dataset, "dev"), [float(weight) for weight in values.rank_weights]
+    weights = _weights(values.rank_weights)
+    data = fabir_tf.load_dataset(values.dataset, "dev")
     draw, found = Draw(data, values.seed), {}
     always = DocumentReader(Reader.load(values.reader, no_answer_threshold=None), values.paragraphs)
-    if counts := [int(count) for count in values.others if count]:
+    if counts := counts_of(values.others):
         numbers = draw.questions(values.questions)
         others = {number: draw.others(number, max(counts)) for number in numbers}
         found["among"] = [_among(always, data, others, count, weights, draw) for count in [0, *counts]]
@@ -93,6 +95,13 @@ def measure(values: flags.FlagValues) -> dict:
         found["open"] = _open(always, data, weights)
         print_table("all paragraphs as one collection", ("rank weight", "EM", "F1"), _rounded(found["open"]))
     return found
+
+
+def _weights(given: list[str]) -> list[float]:
+    try:
+        return [float(text) for text in given]
+    except ValueError:
+        raise UserError(f"--rank_weights={','.join(given)}: expected numbers") from None
 
 
 def _among(reader, data, others, count, weights, draw) -> dict:

@@ -4,8 +4,22 @@ import random
 
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import holds_answer, normalize_answer
+from fabir_tf.pipelines.errors import UserError
 
 KINDS = ("another article", "the same article")
+
+
+def counts_of(others: list[str]) -> list[int]:
+    """The numbers of paragraphs that --others names; empty names are left out.
+
+    Raises:
+        UserError: one is no number from 1.
+    """
+    given = [text for text in others if text]
+    for text in given:
+        if not text.isdecimal() or not int(text):
+            raise UserError(f"--others: found {text!r}, expected a number of paragraphs, at least 1")
+    return [int(text) for text in given]
 
 
 class Draw:
