@@ -92,15 +92,15 @@ def measure(values: flags.FlagValues) -> dict:
     data = data_without_unanswerable(fabir_tf.load_dataset(values.dataset, "train"))
     others = {name: fabir_tf.load_dataset(name, "dev") for name in values.elsewhere}
     folds = folds_of(data, values.by, values.folds, values.seed)
-    before_others = elsewhere(values.reader, others)
-    found: dict = {"before": before_others, "folds": []}
+    before = scores(values.reader, data)
+    found: dict = {"before": elsewhere(values.reader, others), "folds": []}
     parts = []
     for number, asked in enumerate(folds[: values.runs]):
         rest = np.setdiff1d(np.arange(len(data.questions)), asked)
         with tempfile.TemporaryDirectory() as folder:
             seconds = adapt(values.reader, part_of(data, rest), Path(folder), values.train_flags)
-            held_out, run_dir = part_of(data, asked), Path(folder) / "run"
-            parts.append(np.stack([scores(values.reader, held_out), scores(run_dir, held_out)]))
+            run_dir = Path(folder) / "run"
+            parts.append(np.stack([before[:, asked], scores(run_dir, part_of(data, asked))]))
             row = {"questions": len(rest), "seconds": seconds, "elsewhere": elsewhere(run_dir, others)}
         row |= dict(zip(("before", "after"), parts[-1].mean(axis=-1).tolist(), strict=True))
         found["folds"].append(row)

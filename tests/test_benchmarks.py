@@ -545,7 +545,7 @@ def test_a_teacher_of_clean_texts_teaches_rough_ones(tmp_path, tiny_run, run_scr
         assert taught.lengths[row] == len(reader.processor.tokenize_text(new[question.id]).starts) == sum(is_word)
         # The likeliest start is that of the clean text without its punctuation.
         assert taught.indices[row, 0, 0] == np.argmax(scores.start_logits[is_word])
-        np.testing.assert_allclose(taught.probabilities[row].sum(-1) + taught.null_probabilities[row], 1, rtol=1e-2)
+        np.testing.assert_allclose(taught.probabilities[row].sum(-1) + taught.null_probabilities[row], 1, rtol=2e-3)
 
 
 @pytest.mark.slow

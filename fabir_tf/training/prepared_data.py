@@ -390,7 +390,7 @@ def _teachers(names: str) -> list[TeacherDistributions]:
 
 def _distributions_of(start_from: str, data: SquadData, log: Callable[[str], object]) -> TeacherDistributions:
     """What the reader that a training starts from says of its questions."""
-    # Training from prepared data needs neither.
+    # Every command imports this module for the names of the settings, and few need a reader.
     from fabir_tf.reading.reader import Reader
     from fabir_tf.training.distillation import teach
 
