@@ -152,8 +152,8 @@ class DocumentReader:
         log odds of no answer = those of the reader - 0.24 rank_weight (rank_score - 0.2)
 
     If the probability is above the reader's threshold for every paragraph, the reader abstains. Where there are no more
-    paragraphs than it reads, it reads them all. The constants were chosen on training articles
-    (`benchmarks/documents.py`).
+    paragraphs than it reads, it reads them all. The constants were chosen on training articles, with fabir-base
+    (`benchmarks/RESULTS.md`).
 
     Args:
         reader: a `Reader`, or anything else that answers questions.
