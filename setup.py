@@ -30,6 +30,7 @@ setup(
         "fabir_tf.pipelines": ["bundled/*"],
         "fabir_tf.export": ["serving/*"],
         "fabir_tf.reading.pretrained": ["**/*"],
+        "fabir_tf.serving": ["page/*"],
     },
     install_requires=[
         "absl-py",
@@ -42,8 +43,8 @@ setup(
     extras_require={
         # What the test command and .ci/run need: the runner, for two tests at a time, the linter, two type checkers
         # (pyright runs on Node.js), the second backend of the layer tests, random text for the property tests, what
-        # executes the notebook with its pictures, Parquet, the messages of warm-up requests, PDF, and the parsers of
-        # Markdown and reStructuredText that ours are compared with.
+        # executes the notebook with its pictures, Parquet, the messages of warm-up requests, PDF, the parsers of
+        # Markdown and reStructuredText that ours are compared with, fabir-serve, and what drives a browser on its page.
         "test": [
             "pytest",
             "pytest-xdist",
@@ -61,6 +62,11 @@ setup(
             "pypdf",
             "markdown-it-py",
             "docutils",
+            "starlette",
+            "uvicorn",
+            "prometheus-client",
+            "grpcio-health-checking",
+            "playwright",
         ],
         # Reading PDF; text, Markdown, reStructuredText and HTML need no package. pypdf keeps the order of reading where
         # pdfminer.six mixes the lines of justified text, takes half its time, and is one package of pure Python.
@@ -69,6 +75,9 @@ setup(
         "parquet": ["pyarrow"],
         # TensorFlow Serving's messages: the warm-up requests of an export, and the gRPC client.
         "serving": ["tensorflow-serving-api"],
+        # fabir-serve: HTTP (pure Python, 8 MB, the best kept of its kind), TensorFlow Serving's messages and gRPC, and
+        # what Prometheus reads.
+        "serve": ["starlette", "uvicorn", "prometheus-client", "tensorflow-serving-api", "grpcio-health-checking"],
         # Pictures: the quickstart notebook, and what benchmarks/ draw.
         "plot": ["matplotlib"],
         # What benchmarks/rivals.py races against: DistilBERT and MiniLM as most people run them.
@@ -95,6 +104,7 @@ setup(
             "fabir-negatives = fabir_tf.commands.entry:negatives",
             "fabir-index = fabir_tf.commands.entry:index",
             "fabir-search = fabir_tf.commands.entry:search",
+            "fabir-serve = fabir_tf.commands.entry:serve",
         ]
     },
 )

@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "analysis": _READING | {"analysis"},
     "export": _READING | {"export"},
     "experiments": _READING | {"training", "analysis", "experiments"},
-    "commands": _READING | {"training", "analysis", "experiments", "export", "commands"},
+    "serving": _READING | {"export", "serving"},
+    "commands": _READING | {"training", "analysis", "experiments", "export", "serving", "commands"},
 }
 FROM_OUTSIDE = {"layers": ("keras", "numpy")}
 NEVER_FROM_OUTSIDE = {"pipelines": ("keras", "tensorflow.keras")}

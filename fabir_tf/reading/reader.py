@@ -235,6 +235,21 @@ class Reader:
             return self._threshold
         return self._no_answer_calibration.threshold if self._no_answer_calibration else None
 
+    def with_threshold(self, no_answer_threshold: float | str | None) -> "Reader":
+        """The same reader, with the same weights in memory, that abstains elsewhere.
+
+        Args:
+            no_answer_threshold: as for `load`.
+
+        Raises:
+            UserError: the threshold does not fit.
+        """
+        _validate_threshold(no_answer_threshold, self.config.null_head)
+        # Not `copy.copy`, which would load it from its folder as unpickling does.
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"_threshold": no_answer_threshold}
+        return other
+
     @property
     def no_answer_scale_and_bias(self) -> tuple[float, float]:
         """Those of `no_answer_probability`."""

@@ -1,0 +1,240 @@
+"""Serves readers: a page to ask on, an API for answers, and TensorFlow Serving's REST and gRPC protocols.
+
+    fabir-serve --model=fabir-base
+    fabir-serve --run_dir=runs/base --index=docs.index
+    fabir-serve --model_base_path=exported/fabir
+    fabir-serve --model_config_file=models.config --batching_parameters_file=batching.config
+
+The page is at http://127.0.0.1:8501. Only this machine can reach the server unless --host says otherwise. SIGTERM and
+Ctrl-C end it when all requests are answered.
+"""
+
+if __name__ == "__main__":
+    from fabir_tf.commands import entry
+
+    # Ends the process, before anything else is imported.
+    entry.run("serve")
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from fabir_tf.commands import answering, cli
+from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import named_errors
+
+if TYPE_CHECKING:
+    from fabir_tf.serving.models import ModelSettings
+    from fabir_tf.serving.server import ServerSettings
+
+PACKAGES = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "prometheus_client": "prometheus-client",
+    "grpc_health": "grpcio-health-checking",
+    "tensorflow_serving": "tensorflow-serving-api",
+}
+"""What the extra `serve` installs, by the name of what is imported."""
+
+MEGABYTE = 2**20
+
+
+def define_flags() -> None:
+    """Flags of the command."""
+    cli.define_reader_flags("is served")
+    text = "Folder whose numbered folders are SavedModels, such as fabir-export writes; the highest one is served."
+    flags.DEFINE_string("model_base_path", None, text)
+    text = "TensorFlow Serving's file of several such folders, with labels and versions."
+    flags.DEFINE_string("model_config_file", None, text)
+    text = "Name of the model in requests; by default that of the reader, or of its folder."
+    flags.DEFINE_string("model_name", None, text)
+    flags.DEFINE_string("index", None, "File that fabir-index wrote, to search on the page and with /v1/search.")
+    answering.define_paragraphs_flag()
+    _define_listening_flags()
+    _define_batching_flags()
+    _define_limit_flags()
+
+
+def _define_listening_flags() -> None:
+    flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 lets every machine ask.")
+    flags.DEFINE_integer("rest_api_port", 8501, "Port of HTTP; 0 takes a free one.", 0, 65535)
+    flags.DEFINE_integer("grpc_port", 8500, "Port of gRPC; 0 takes a free one, -1 serves none.", -1, 65535)
+    flags.DEFINE_integer("port", None, "Refused: --rest_api_port is the port of HTTP, --grpc_port that of gRPC.")
+    text = "File with a token that every request has to bring, but those for health; by default anyone may ask."
+    flags.DEFINE_string("token_file", None, text)
+    text = "Origins of other pages that may ask, comma-separated, such as https://example.org; by default none."
+    flags.DEFINE_list("cors_origins", [], text)
+    flags.DEFINE_bool("access_log", True, "Print a line for each request, without its texts.")
+    text = "Seconds between the moment that /readyz fails and the end of listening, for those who share the load."
+    flags.DEFINE_float("shutdown_delay", 0.0, text, 0.0, 3600.0)
+
+
+def _define_batching_flags() -> None:
+    text = "TensorFlow Serving's file of the settings below; flags win."
+    flags.DEFINE_string("batching_parameters_file", None, text)
+    flags.DEFINE_integer("max_batch_size", None, "Questions that are read together. Default: 128.", 1)
+    text = "Microseconds that a question may wait for others while the model is idle. Default: 0."
+    flags.DEFINE_integer("batch_timeout_micros", None, text, 0)
+    text = "Batches that may wait; beyond that a request is refused. Default: 64."
+    flags.DEFINE_integer("max_enqueued_batches", None, text, 1)
+
+
+def _define_limit_flags() -> None:
+    flags.DEFINE_float("request_timeout", 30.0, "Seconds that a request may take.", 0.1, 3600.0)
+    flags.DEFINE_float("header_timeout", 10.0, "Seconds in which the head of a request has to arrive.", 0.1, 3600.0)
+    flags.DEFINE_float("body_timeout", 10.0, "Seconds in which the body of a request has to arrive.", 0.1, 3600.0)
+    flags.DEFINE_integer("max_body_mb", 16, "Megabytes of a request, after it is decompressed.", 1, 1024)
+    flags.DEFINE_integer("max_questions", 1024, "Questions of a request.", 1)
+    flags.DEFINE_integer("max_question_characters", 10_000, "Characters of a question.", 1)
+    flags.DEFINE_integer("max_passage_characters", 1_000_000, "Characters of a passage.", 1)
+
+
+def main(values: flags.FlagValues) -> None:
+    """Serves until the process is told to end."""
+    if values.port is not None:
+        raise UserError(
+            f"--port={values.port}: expected --rest_api_port for HTTP or --grpc_port for gRPC, as in TensorFlow "
+            "Serving, where --port is that of gRPC"
+        )
+    missing = [package for name, package in PACKAGES.items() if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f'fabir-serve needs {", ".join(missing)}: install them with pip install "fabir_tf[serve]"')
+    from fabir_tf.serving.server import serve
+
+    begin = time.monotonic()
+    models = _models(values)
+    with contextlib.ExitStack() as stack:
+        index = None
+        if values.index is not None:
+            index = stack.enter_context(DocumentIndex(values.index))
+            if not len(index):
+                raise UserError(f"--index={values.index}: found no text, expected an index with documents")
+
+        def ready(rest: str, grpc: str | None) -> None:
+            names = ", ".join(model.name for model in models)
+            seconds = time.monotonic() - begin
+            with named_errors("standard output"):
+                print(f"{names}: ready after {seconds:.1f} s; the page is at http://{rest}", flush=True)
+                if grpc:
+                    print(f"gRPC is at {grpc}", flush=True)
+
+        serve(models, _settings(values, index), cli.to_stderr, ready)
+    cli.to_stderr("ended: every request was answered")
+
+
+def _models(values: flags.FlagValues) -> "list[ModelSettings]":
+    """What to serve."""
+    from fabir_tf.serving.config_files import read_models, validate_name
+    from fabir_tf.serving.models import ModelSettings
+
+    given = [name for name in ("model", "run_dir", "model_base_path", "model_config_file") if values[name].value]
+    if len(given) != 1:
+        raise UserError(
+            f"found {' and '.join(f'--{name}' for name in given) or 'no model'}, expected one of --model, --run_dir, "
+            "--model_base_path and --model_config_file"
+        )
+    if values.model_config_file:
+        if values.model_name:
+            raise UserError("--model_name: the models of --model_config_file have names of their own")
+        _refuse_reading_flags(values, "model_config_file")
+        return read_models(values.model_config_file, _load_saved_model)
+    if values.model_base_path:
+        _refuse_reading_flags(values, "model_base_path")
+        path = Path(values.model_base_path)
+        name = validate_name(values.model_name or path.resolve().name, "--model_name")
+        return [ModelSettings(name, base_path=path, load_version=_load_saved_model)]
+    folder = cli.needed_reader_folder(values)
+    from fabir_tf.reading.run_directory import reader_directory
+
+    # Reports a missing file before a process is started for it.
+    reader_directory(folder).read_model_config(values.max_answer)
+    threshold = cli.no_answer_threshold(values)
+    reading = (values.max_passage, values.precision, values.max_answer, threshold)
+    name = validate_name(values.model_name or Path(folder).resolve().name, "--model_name")
+    return [ModelSettings(name, load=functools.partial(_load_reader, folder, *reading))]
+
+
+def _refuse_reading_flags(values: flags.FlagValues, source: str) -> None:
+    """A SavedModel keeps how it reads."""
+    for name in ("max_passage", "precision", "max_answer", "no_answer_threshold"):
+        if not values[name].using_default_value:
+            raise UserError(f"--{name} has no effect with --{source}: give it to fabir-export")
+
+
+def _load_reader(*arguments: Any) -> Any:
+    # Imports TensorFlow, so only in the process of the model.
+    from fabir_tf.serving.backends import load_reader
+
+    return load_reader(*arguments)
+
+
+def _load_saved_model(path: str) -> Any:
+    from fabir_tf.serving.backends import SavedModelBackend
+
+    return SavedModelBackend(path)
+
+
+def _settings(values: flags.FlagValues, index: DocumentIndex | None) -> "ServerSettings":
+    from fabir_tf.serving.batching import BatchingSettings
+    from fabir_tf.serving.config_files import read_batching
+    from fabir_tf.serving.http import HttpSettings
+    from fabir_tf.serving.server import ServerSettings
+    from fabir_tf.serving.service import Limits
+
+    batching = read_batching(values.batching_parameters_file) if values.batching_parameters_file else BatchingSettings()
+    timeout = values.batch_timeout_micros
+    chosen = {
+        "max_batch_size": values.max_batch_size,
+        "batch_timeout": None if timeout is None else timeout / 1e6,
+        "max_enqueued_batches": values.max_enqueued_batches,
+    }
+    batching = dataclasses.replace(batching, **{name: value for name, value in chosen.items() if value is not None})
+    limits = Limits(
+        values.max_body_mb * MEGABYTE,
+        values.max_questions,
+        values.max_question_characters,
+        values.max_passage_characters,
+    )
+    http = HttpSettings(
+        values.request_timeout,
+        values.body_timeout,
+        _token(values.token_file),
+        tuple(values.cors_origins),
+        cli.to_stderr if values.access_log else None,
+    )
+    return ServerSettings(
+        values.host,
+        values.rest_api_port,
+        None if values.grpc_port < 0 else values.grpc_port,
+        http,
+        limits,
+        batching,
+        values.header_timeout,
+        shutdown_delay=values.shutdown_delay,
+        index=index,
+        paragraphs=values.paragraphs,
+        modules=tuple(values["import"].value),
+    )
+
+
+def _token(path: str | None) -> str:
+    if path is None:
+        return ""
+    with named_errors(path):
+        token = Path(path).read_text(encoding="utf-8").strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise UserError(f"--token_file={path}: expected one token of ASCII letters, digits and signs without spaces")
+    return token
+
+
+def run() -> None:
+    """Entry point of `fabir-serve`."""
+    define_flags()
+    cli.run_command(main, __doc__)

@@ -1,0 +1,339 @@
+"""The models that are served: their versions, which of them answers a request, and new ones that appear."""
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fabir_tf.serving.batching import Batcher, BatchingSettings, Timing
+from fabir_tf.serving.errors import RequestError, invalid
+from fabir_tf.serving.process import Load, VersionProcess
+from fabir_tf.serving.work import Description, Work
+
+START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
+
+RESTART_PAUSE = 1.0
+"""Seconds before a version's process is started again; each further time twice as many, up to a minute."""
+
+READER_VERSION = 1
+"""The version of a reader that does not lie in a folder of versions."""
+
+
+@dataclass(frozen=True)
+class VersionPolicy:
+    """Which versions of a folder are served.
+
+    Attributes:
+        latest: so many of the highest numbers; None for all of them, or those of `specific`.
+        specific: these numbers.
+    """
+
+    latest: int | None = 1
+    specific: tuple[int, ...] = ()
+
+    def chosen(self, found: Iterable[int]) -> list[int]:
+        """The versions to serve of those that are there."""
+        numbers = sorted(found)
+        if self.specific:
+            return [number for number in numbers if number in self.specific]
+        return numbers if self.latest is None else numbers[-self.latest :]
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """A model to serve.
+
+    Attributes:
+        name: what requests call it.
+        load: makes the backend of a reader; None for a folder of versions.
+        base_path: the folder whose numbered folders are SavedModels.
+        load_version: makes the backend of such a folder.
+        policy: which of them are served.
+        labels: numbers of versions by their labels.
+    """
+
+    name: str
+    load: Load | None = None
+    base_path: Path | None = None
+    load_version: Callable[[str], Any] | None = None
+    policy: VersionPolicy = VersionPolicy()
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+
+class Version:
+    """One version of a model.
+
+    Attributes:
+        model: the model's name.
+        number: of the version.
+        state: one of TensorFlow Serving's.
+        error: why it could not be loaded, or None.
+        failures: how often it could not be loaded.
+    """
+
+    def __init__(self, model: str, number: int, load: Load, manager: "Models", failures: int = 0):
+        self.model, self.number = model, number
+        self.state = START
+        self.error: RequestError | None = None
+        self.failures = failures
+        self._next_try = 0.0
+        self._load = load
+        self._manager = manager
+        self._process: VersionProcess | None = None
+        self._batcher: Batcher | None = None
+        self._description: Description | None = None
+        self._in_use = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def description(self) -> Description:
+        """What it can be asked; once it is available."""
+        assert self._description
+        return self._description
+
+    @property
+    def pid(self) -> int | None:
+        """The process that it runs in."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Loads it; afterwards it is available, or has an error."""
+        pause = RESTART_PAUSE
+        while self.state in (START, LOADING):
+            self.state = LOADING
+            again = asyncio.Event()
+            process = VersionProcess(
+                f"fabir-serve {self.model} {self.number}",
+                self._load,
+                self._manager.modules,
+                functools.partial(self._end_unexpectedly, again),
+            )
+            self._process = process
+            try:
+                self._description = await process.ready()
+            except RequestError as error:
+                if self.state == LOADING and error.code == "UNAVAILABLE":
+                    # It was killed while it was loading.
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, 60.0)
+                    continue
+                self.error = error
+                self.failures += 1
+                self._next_try = time.monotonic() + min(2.0**self.failures, 60.0)
+                self.state = END
+                await process.stop()
+                return
+            if self.state == LOADING:
+                self._batcher = Batcher(process, self._manager.batching, self._watch)
+                self.state = AVAILABLE
+
+    def _watch(self, rows: int) -> None:
+        self._manager.watch_queue(self.model, self.number, rows)
+
+    def _end_unexpectedly(self, again: asyncio.Event) -> None:
+        if self.state == AVAILABLE:
+            self._manager.log(f"the process of model {self.model} version {self.number} has ended; it is started again")
+            self.state = LOADING
+            self._manager.keep(asyncio.create_task(self._restart()))
+
+    async def _restart(self) -> None:
+        await asyncio.sleep(RESTART_PAUSE)
+        await self.start()
+
+    def may_start_again(self) -> bool:
+        """Whether it has ended, and it is time to try again if it could not be loaded: a copy may be finished now."""
+        return self.state == END and (not self.error or time.monotonic() >= self._next_try)
+
+    async def run(self, work: Work, deadline: float) -> tuple[Any, Timing]:
+        """Does work with it; see `Batcher.run`."""
+        if self.state != AVAILABLE or not self._batcher:
+            raise RequestError("UNAVAILABLE", f"model {self.model} version {self.number} is being started again")
+        return await self._batcher.run(work, deadline)
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Keeps it loaded until the end of a request."""
+        self._in_use += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._in_use -= 1
+            if not self._in_use:
+                self._idle.set()
+
+    async def unload(self) -> None:
+        """Waits for the requests that use it, then gives its memory back."""
+        if self.state == END:
+            return
+        self.state = UNLOADING
+        await self._idle.wait()
+        if self._process:
+            await self._process.stop()
+        self.state = END
+
+
+class Models:
+    """All models that are served.
+
+    Args:
+        settings: of each model.
+        batching: how requests are joined.
+        modules: that are imported where a model is loaded.
+        log: called with a sentence about what happens.
+        watch_queue: called with a model's name, a version and the rows that wait for it.
+        poll_seconds: between two looks at the folders of versions.
+    """
+
+    def __init__(
+        self,
+        settings: Sequence[ModelSettings],
+        batching: BatchingSettings,
+        modules: Sequence[str] = (),
+        log: Callable[[str], object] = print,
+        watch_queue: Callable[[str, int, int], object] = lambda model, version, rows: None,
+        poll_seconds: float = 1.0,
+    ):
+        self.batching = batching
+        self.modules = modules
+        self.log = log
+        self.watch_queue = watch_queue
+        self._settings = {one.name: one for one in settings}
+        self._versions: dict[str, dict[int, Version]] = {one.name: {} for one in settings}
+        self._poll_seconds = poll_seconds
+        self._tasks: set[asyncio.Task] = set()
+        self._watching: asyncio.Task | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all models."""
+        return list(self._settings)
+
+    async def start(self) -> None:
+        """Loads every model.
+
+        Raises:
+            RequestError: one cannot be loaded, or has no version.
+        """
+        for name, settings in self._settings.items():
+            if not self._found(settings):
+                raise invalid(
+                    f"{settings.base_path}: found no version of model {name}, expected a folder with SavedModels in "
+                    "folders named by numbers, such as fabir-export writes"
+                )
+        await asyncio.gather(*(self._update(name) for name in self._settings))
+        for versions in self._versions.values():
+            failed = [version.error for version in versions.values() if version.error]
+            if failed and not any(version.state == AVAILABLE for version in versions.values()):
+                raise failed[-1]
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Unloads every model, each when its requests are answered."""
+        if self._watching:
+            self._watching.cancel()
+        versions = [version for part in self._versions.values() for version in part.values()]
+        await asyncio.gather(*(version.unload() for version in versions))
+        for task in self._tasks:
+            task.cancel()
+
+    def keep(self, task: asyncio.Task) -> None:
+        """Keeps a task from being forgotten before it has ended."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def is_ready(self) -> bool:
+        """Whether every model has a version that answers."""
+        return all(
+            any(version.state == AVAILABLE for version in versions.values()) for versions in self._versions.values()
+        )
+
+    def versions(self, name: str) -> list[Version]:
+        """The versions of a model, the highest first; none for an unknown one."""
+        return sorted(self._versions.get(name, {}).values(), key=lambda version: -version.number)
+
+    def find(self, name: str | None, number: int | None = None, label: str | None = None) -> Version:
+        """The version that answers a request.
+
+        Args:
+            name: of the model; None for the only one.
+            number, label: which of its versions; by default the highest one.
+
+        Raises:
+            RequestError: there is no such version, in TensorFlow Serving's words.
+        """
+        if name is None:
+            if len(self._settings) > 1:
+                raise invalid(f"model is missing, expected one of: {', '.join(self._settings)}")
+            (name,) = self._settings
+        if label is not None:
+            labels = self._settings[name].labels if name in self._settings else {}
+            if label not in labels:
+                raise invalid(f"Unrecognized servable version label: {label}")
+            number = labels[label]
+        available = [one for one in self.versions(name) if one.state == AVAILABLE and number in (None, one.number)]
+        if available:
+            return available[0]
+        asked = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        if any(one.state == LOADING and number in (None, one.number) for one in self.versions(name)):
+            # It is here, and will answer in a moment.
+            raise RequestError("UNAVAILABLE", f"Servable not found for request: {asked}: it is loading")
+        raise RequestError("NOT_FOUND", f"Servable not found for request: {asked}")
+
+    def _found(self, settings: ModelSettings) -> dict[int, Load]:
+        """What makes the backend of each version that is to be served now."""
+        if settings.base_path is None:
+            assert settings.load
+            return {READER_VERSION: settings.load}
+        assert settings.load_version
+        try:
+            folders = {int(path.name): path for path in settings.base_path.iterdir() if path.name.isdecimal()}
+        except OSError:
+            folders = {}
+        folders = {number: path for number, path in folders.items() if (path / "saved_model.pb").is_file()}
+        return {
+            number: functools.partial(settings.load_version, str(folders[number]))
+            for number in settings.policy.chosen(folders)
+        }
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_seconds)
+            for name, settings in self._settings.items():
+                if settings.base_path is not None:
+                    await self._update(name)
+
+    async def _update(self, name: str) -> None:
+        """Loads new versions of a model, and unloads those that are no longer to be served."""
+        versions = self._versions[name]
+        # A folder that is empty for a moment, as when it is copied anew, ends no service.
+        found: dict[int, Load | None] = {**self._found(self._settings[name])} or dict.fromkeys(versions)
+        new = [number for number in found if number not in versions or versions[number].may_start_again()]
+        for number in new:
+            begin = time.monotonic()
+            load = found[number]
+            if load is None:
+                continue
+            failures = versions[number].failures if number in versions else 0
+            version = versions[number] = Version(name, number, load, self, failures)
+            await version.start()
+            if version.error:
+                if not failures:
+                    self.log(f"model {name} version {number} cannot be loaded: {version.error.message}")
+            else:
+                self.log(f"model {name} version {number} is available after {time.monotonic() - begin:.1f} s")
+        # Only when another one answers: a new version that cannot be loaded takes nobody's place.
+        answering = [number for number in found if number in versions and versions[number].state == AVAILABLE]
+        if not answering:
+            return
+        for number in [number for number in versions if number not in found and versions[number].state == AVAILABLE]:
+            self.keep(asyncio.create_task(self._unload(name, number)))
+
+    async def _unload(self, name: str, number: int) -> None:
+        await self._versions[name][number].unload()
+        self.log(f"model {name} version {number} is unloaded")
