@@ -35,6 +35,7 @@ COMMANDS = (
     "negatives",
     "index",
     "search",
+    "serve",
 )
 
 

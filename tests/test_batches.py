@@ -452,9 +452,19 @@ def test_a_single_text_comes_back_from_arrays():
     ],
 )
 def test_limits_by_hand(examples, longest, expected):
-    assert fits(examples, longest) == expected
-    assert fits(np.array([examples, 1]), np.array([longest, 1])).tolist() == [expected, True]
-    assert fits(tf.constant(examples, tf.int64), tf.constant(longest, tf.int64)).numpy() == expected
+    # Without padding.
+    total = examples * longest
+    assert fits(examples, longest, total) == expected
+    assert fits(np.array([examples, 1]), np.array([longest, 1]), np.array([total, 1])).tolist() == [expected, True]
+    assert fits(*(tf.constant(number, tf.int64) for number in (examples, longest, total))).numpy() == expected
+
+
+def test_a_batch_holds_little_padding():
+    # Ten texts of 100 tokens, one of 150, which would add 500 tokens of padding to a batch, or of 151.
+    assert [part.tolist() for part in reading_batches(np.array([100] * 10 + [150]))] == [list(range(11))]
+    assert [part.tolist() for part in reading_batches(np.array([100] * 10 + [151]))] == [list(range(10)), [10]]
+    assert fits(11, 150, 1150)
+    assert not fits(11, 151, 1151)
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,12 @@ PAGES = (*RUNNING, ROOT / "WORKSPACE.md", CARD)
 # Lines that the test does not run as they are, and why.
 ONLY_PARSED = {
     "fabir-compare": "trains several readers; test_comparison.py runs small ones",
+    "fabir-serve": "runs until it is told to end; test_serve.py runs it",
     "fabir-reproduce": "trains up to twelve readers; test_reproduce.py runs small ones",
 }
 NOT_RUN = {
     ".": "for a shell",
-    "curl": "needs the server; test_serving.py asks it",
+    "curl": "needs the server; test_serve.py and test_serving.py ask it",
     "docker": "needs Docker",
     "jupyter": "test_notebook.py runs the notebook",
     "mkdocs": "CI builds the documentation",

@@ -1,4 +1,4 @@
-"""Asks a reader in TensorFlow Serving over gRPC; needs the package tensorflow-serving-api.
+"""Asks a reader in TensorFlow Serving or fabir-serve over gRPC; needs the package tensorflow-serving-api.
 
 python grpc_client.py "Who built the mill?" "The mill was built by Anna Keld."
 """
@@ -16,19 +16,25 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 WORTH_A_RETRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
+# What a server answers that does not take the only model for a request without a name.
+NEEDS_A_NAME = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+IN_OUR_CONFIGURATION = "fabir"
+
+
 class ServingError(Exception):
     """The server did not answer or refused the request; the message says which."""
 
 
 def ask(
-    channel: grpc.Channel, questions: list[str], passages: list[str], model: str = "fabir", deadline: float = 10.0
+    channel: grpc.Channel, questions: list[str], passages: list[str], model: str | None = None, deadline: float = 10.0
 ) -> list[dict]:
     """Asks questions, each about its own passage.
 
     Args:
         channel: an open channel, which can be reused for the next questions.
         questions, passages: lists of equal length.
-        model: the reader's name in the server's configuration.
+        model: the reader's name in the server's configuration. None takes the only one that fabir-serve serves, and
+            "fabir" of TensorFlow Serving, which needs a name.
         deadline: seconds until this gives up, retries included.
 
     Returns:
@@ -39,7 +45,7 @@ def ask(
         ServingError: there is no answer in time, or the server refuses the request.
     """
     request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
+    request.model_spec.name = model or ""
     request.model_spec.signature_name = "serving_default"
     for name, texts in (("question", questions), ("passage", passages)):
         request.inputs[name].CopyFrom(tf.make_tensor_proto(texts, tf.string))
@@ -52,6 +58,9 @@ def ask(
             reason = error.details()
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 break
+            if model is None and not request.model_spec.name and error.code() in NEEDS_A_NAME:
+                request.model_spec.name = IN_OUR_CONFIGURATION
+                continue
             if error.code() not in WORTH_A_RETRY:
                 raise ServingError(f"the server refused the request: {reason}") from None
         time.sleep(max(min(pause, end - time.monotonic()), 0))
@@ -76,7 +85,7 @@ def main() -> None:
     parser.add_argument("question")
     parser.add_argument("passage")
     parser.add_argument("--server", default="localhost:8500")
-    parser.add_argument("--model", default="fabir")
+    parser.add_argument("--model", help="the reader's name; by default the only one")
     parser.add_argument("--deadline", type=float, default=10.0, help="seconds")
     arguments = parser.parse_args()
     try:

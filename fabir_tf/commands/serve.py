@@ -84,6 +84,8 @@ def _define_batching_flags() -> None:
     flags.DEFINE_integer("batch_timeout_micros", None, text, 0)
     text = "Batches that may wait; beyond that a request is refused. Default: 64."
     flags.DEFINE_integer("max_enqueued_batches", None, text, 1)
+    text = "Batches that are read at the same time. Default: one per processor core, at most 8."
+    flags.DEFINE_integer("num_batch_threads", None, text, 1)
 
 
 def _define_limit_flags() -> None:
@@ -194,6 +196,7 @@ def _settings(values: flags.FlagValues, index: DocumentIndex | None) -> "ServerS
         "max_batch_size": values.max_batch_size,
         "batch_timeout": None if timeout is None else timeout / 1e6,
         "max_enqueued_batches": values.max_enqueued_batches,
+        "threads": values.num_batch_threads,
     }
     batching = dataclasses.replace(batching, **{name: value for name, value in chosen.items() if value is not None})
     limits = Limits(

@@ -237,11 +237,8 @@ class GraphReader(tf.Module):
         def read(done, *found):
             ahead = order[done : done + BATCH_EXAMPLES]
             sizes = tf.gather(longest, ahead)
-            rows = ahead[
-                : tf.maximum(
-                    tf.reduce_sum(tf.cast(fits(tf.range(1, tf.size(ahead, tf.int64) + 1), sizes), tf.int32)), 1
-                )
-            ]
+            fit = fits(tf.range(1, tf.size(ahead, tf.int64) + 1), sizes, tf.cumsum(sizes))
+            rows = ahead[: tf.maximum(tf.reduce_sum(tf.cast(fit, tf.int32)), 1)]
             inputs = batch_inputs(tables, rows, reading_step(tf.size(rows)))
             with backend_kernels(PORTABLE_KERNELS):
                 logits = self._deduplicated(inputs)

@@ -11,9 +11,11 @@ from google.protobuf.json_format import MessageToDict
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.export.saved_model_reader import SavedModelReader
 from fabir_tf.export.warm_up import warm_up_texts
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.reading.answer_columns import answers_of_columns
 from fabir_tf.reading.answers import Answer, QuestionAnswerer
 from fabir_tf.reading.inspection import look_inside
 from fabir_tf.reading.reader import OWN_THRESHOLD, Reader
@@ -28,7 +30,7 @@ Answered = Answer | RequestError
 
 
 class Backend(Protocol):
-    """What a version's process runs; one call at a time."""
+    """What a version's process runs, in several threads."""
 
     def describe(self) -> Description:
         """What can be asked of it."""
@@ -86,8 +88,9 @@ class ReaderBackend:
     def warm_up(self) -> None:
         """See `Backend.warm_up`."""
         for questions, passages in warm_up_texts():
-            self.answer(questions, passages, 1, OWN_THRESHOLD)
-            self.predict(DEFAULT, {"question": _as_bytes(questions), "passage": _as_bytes(passages)})
+            self._columns(questions, passages)
+        # The reader itself, for requests with a threshold of their own.
+        self._answerer.answer(questions[0], passages[0])
 
     def predict(self, signature: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """See `Backend.predict`."""
@@ -97,12 +100,27 @@ class ReaderBackend:
         self, questions: Sequence[str], passages: Sequence[str], n_best: int, threshold: float | str | None
     ) -> list[Answered]:
         """See `Backend.answer`."""
+        if threshold == OWN_THRESHOLD and n_best <= N_BEST:
+            return self._answer_in_graph(questions, passages, n_best)
         try:
             answerer = self._with_threshold(threshold)
         except (RequestError, UserError) as error:
             failed = error if isinstance(error, RequestError) else invalid(str(error))
-            return [failed] * len(questions)
+            return [failed for _ in questions]
         return _by_row(lambda asked, texts: answerer.answer_batch(asked, texts, n_best), questions, passages)
+
+    def _answer_in_graph(self, questions: Sequence[str], passages: Sequence[str], n_best: int) -> list[Answered]:
+        """The same answers; threads compute graphs side by side, while only one at a time tokenizes in Python."""
+        columns = self._columns(questions, passages)
+        found: list[Answered] = list(answers_of_columns(columns, passages, n_best))
+        # The graph tells what it did not read; some readers refuse such a question in Python.
+        for row in np.flatnonzero(columns["question_cut"]):
+            asked = [questions[row]], [passages[row]]
+            (found[row],) = _by_row(lambda one, text: self._answerer.answer_batch(one, text, n_best), *asked)
+        return found
+
+    def _columns(self, questions: Sequence[str], passages: Sequence[str]) -> dict[str, np.ndarray]:
+        return self.predict(DEFAULT, {"question": _as_bytes(questions), "passage": _as_bytes(passages)})
 
     def attention(self, question: str, passage: str) -> Attention:
         """See `Backend.attention`."""
@@ -110,7 +128,9 @@ class ReaderBackend:
             raise RequestError("UNIMPLEMENTED", "this model does not show its attention")
         assert isinstance(self._answerer, Reader)
         try:
-            found = look_inside(self._answerer, question, passage)
+            # It makes a graph, which only one thread may do at a time.
+            with GRAPH_LOCK:
+                found = look_inside(self._answerer, question, passage)
         except UserError as error:
             raise invalid(str(error)) from None
         # Of the last layer, whose output the answer is selected from; the mean of its heads.
@@ -223,7 +243,9 @@ def _dtype(value: np.ndarray) -> tf.DType:
 
 
 def _as_bytes(texts: Sequence[str]) -> np.ndarray:
-    return np.array([text.encode() for text in texts], object)
+    array = np.empty(len(texts), object)
+    array[:] = [text.encode() for text in texts]
+    return array
 
 
 def _definition(function: Any) -> meta_graph_pb2.SignatureDef:

@@ -1,10 +1,12 @@
 """Micro-batches: requests that arrive while a version is busy are answered together."""
 
 import asyncio
+import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,8 +16,11 @@ from fabir_tf.serving.process import Done
 from fabir_tf.serving.signature import rows_of
 from fabir_tf.serving.work import Ask, Predict, Work
 
-AHEAD = 2
-"""Batches that a version is given at once, so that it never waits for the next one."""
+GATHERING_SECONDS = 0.02
+"""How long a batch may fill while another one is being read."""
+
+MOST_THREADS = 8
+"""Batches that are read at the same time by default: each needs memory of its own."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,13 @@ class BatchingSettings:
         max_batch_size: rows of a batch; a request with more is a batch of its own.
         batch_timeout: seconds that a request may wait for others while the version is idle.
         max_enqueued_batches: batches that may wait; beyond that a request is refused.
+        threads: batches that a version reads at the same time.
     """
 
     max_batch_size: int = 128
     batch_timeout: float = 0.0
     max_enqueued_batches: int = 64
+    threads: int = field(default_factory=lambda: min(os.cpu_count() or 1, MOST_THREADS))
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ class Batcher:
         self._watch = watch
         self._jobs: deque[_Job] = deque()
         self._rows = 0
-        self._running: set[asyncio.Task] = set()
+        # The rows of each batch that is being read.
+        self._running: dict[asyncio.Task, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, work: Work, deadline: float) -> tuple[Any, Timing]:
@@ -117,28 +125,42 @@ class Batcher:
 
     def _start(self) -> None:
         """Sends batches as long as the version takes them."""
-        while self._jobs and len(self._running) < AHEAD:
-            left = self._jobs[0].begin + self._settings.batch_timeout - time.monotonic()
-            if left > 0 and self._rows < self._settings.max_batch_size:
+        while self._jobs and len(self._running) < self._settings.threads:
+            left = self._jobs[0].begin + self._patience() - time.monotonic()
+            if left > 0:
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(left, self._time_out)
                 return
             batch = self._next_batch()
             if batch:
                 task = asyncio.create_task(self._run_batch(batch))
-                self._running.add(task)
+                self._running[task] = sum(job.rows for job in batch)
                 task.add_done_callback(self._finish)
+
+    def _patience(self) -> float:
+        """Seconds that the oldest request may wait for others.
+
+        Clients who had their answers a moment ago ask again one after the other. A batch as large as those that are
+        being read waits for them: small ones cost more than they save.
+        """
+        if self._rows >= self._settings.max_batch_size:
+            return 0.0
+        usual = sum(self._running.values()) / len(self._running) if self._running else 0
+        gathering = GATHERING_SECONDS if self._rows < usual else 0.0
+        return max(self._settings.batch_timeout, gathering)
 
     def _time_out(self) -> None:
         self._timer = None
         self._start()
 
     def _finish(self, task: asyncio.Task) -> None:
-        self._running.discard(task)
+        del self._running[task]
         self._start()
 
     def _next_batch(self) -> list[_Job]:
-        """The oldest request and those behind it that can join it, as many as a batch holds."""
+        """The oldest request and those behind it that can join it: as many as a batch holds, or a thread's share."""
+        share = math.ceil(self._rows / (self._settings.threads - len(self._running)))
+        most = min(share, self._settings.max_batch_size)
         batch: list[_Job] = []
         rows = 0
         left: deque[_Job] = deque()
@@ -147,7 +169,7 @@ class Batcher:
             job = self._jobs.popleft()
             if job.future.done() or job.deadline <= now:
                 self._count(-job.rows)
-            elif not batch or (job.key == batch[0].key and rows + job.rows <= self._settings.max_batch_size):
+            elif not batch or (job.key == batch[0].key and rows + job.rows <= most):
                 batch.append(job)
                 rows += job.rows
             else:

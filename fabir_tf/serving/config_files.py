@@ -40,8 +40,8 @@ def read_models(path: str, load_version: Callable[[str], Any]) -> list[ModelSett
 def read_batching(path: str) -> BatchingSettings:
     """The settings of a file for `--batching_parameters_file`, a `BatchingParameters` in text form.
 
-    `num_batch_threads`, `thread_pool_name` and `allowed_batch_sizes` have no effect here: a version has a process of
-    its own, and its graph takes batches of any size.
+    `thread_pool_name`, `allowed_batch_sizes` and `pad_variable_length_inputs` have no effect here: a version has a
+    process of its own, its graph takes batches of any size, and only inputs of equal shapes share a batch.
 
     Args:
         path: of the file.
@@ -51,11 +51,12 @@ def read_batching(path: str) -> BatchingSettings:
     """
     found = _parsed(path, _batching_message(), "BatchingParameters of TensorFlow Serving")
     values: dict[str, Any] = {}
-    for name in ("max_batch_size", "max_enqueued_batches"):
+    fields = {name: name for name in ("max_batch_size", "max_enqueued_batches")} | {"num_batch_threads": "threads"}
+    for name, setting in fields.items():
         if found.HasField(name):
-            values[name] = getattr(found, name).value
-            if values[name] < 1:
-                raise UserError(f"{path}: found {name} {values[name]}, expected a positive number")
+            value = values[setting] = getattr(found, name).value
+            if value < 1:
+                raise UserError(f"{path}: found {name} {value}, expected a positive number")
     if found.HasField("batch_timeout_micros"):
         values["batch_timeout"] = found.batch_timeout_micros.value / 1e6
         if values["batch_timeout"] < 0:

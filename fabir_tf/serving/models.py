@@ -111,6 +111,7 @@ class Version:
                 f"fabir-serve {self.model} {self.number}",
                 self._load,
                 self._manager.modules,
+                self._manager.batching.threads,
                 functools.partial(self._end_unexpectedly, again),
             )
             self._process = process

@@ -43,13 +43,16 @@ class VersionProcess:
         name: what it is called among the processes.
         load: makes the backend, in the child.
         modules: imported in the child first, for readers of the user's own.
+        threads: pieces of work that are done at the same time.
         ended: called in the event loop when the process has ended by itself.
     """
 
-    def __init__(self, name: str, load: Load, modules: Sequence[str], ended: Callable[[], object]):
+    def __init__(self, name: str, load: Load, modules: Sequence[str], threads: int, ended: Callable[[], object]):
         context = multiprocessing.get_context("spawn")
         self._connection, child = context.Pipe()
-        self._process = context.Process(target=_serve, args=(child, load, tuple(modules)), name=name, daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(child, load, tuple(modules), threads), name=name, daemon=True
+        )
         self._process.start()
         # So that the child's end alone keeps the pipe open.
         child.close()
@@ -142,11 +145,17 @@ def _ended_error() -> RequestError:
 
 # === In the child ===
 
+# Two threads that write at the same time would mix their messages.
+_SENDING = threading.Lock()
 
-def _serve(connection: Connection, load: Load, modules: Sequence[str]) -> None:
+
+def _serve(connection: Connection, load: Load, modules: Sequence[str], threads: int) -> None:
     """Loads the backend, then does what it is told until the server closes the pipe or ends."""
     # The terminal sends Ctrl-C to all processes; the server ends this one when its requests are answered.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Each operation on one thread: batches are small, so they are read side by side and not in parts. It has to be set
+    # before TensorFlow computes for the first time.
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     works: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_take, args=(connection, works), daemon=True).start()
     backend, error = _loaded(load, modules)
@@ -154,6 +163,13 @@ def _serve(connection: Connection, load: Load, modules: Sequence[str]) -> None:
         _reply(connection, 0, None, error)
         return
     _reply(connection, 0, Done(backend.describe(), 0.0), None)
+    for _ in range(threads - 1):
+        threading.Thread(target=_work, args=(connection, backend, works), daemon=True).start()
+    _work(connection, backend, works)
+
+
+def _work(connection: Connection, backend: Any, works: queue.SimpleQueue) -> None:
+    """Does one piece of work after the other."""
     while True:
         number, work = works.get()
         begin = time.perf_counter()
@@ -203,7 +219,9 @@ def _done(backend: Any, work: Work) -> tuple[Any, RequestError | None]:
 
 
 def _reply(connection: Connection, number: int, done: Done | None, error: RequestError | None) -> None:
+    message = pickle.dumps((number, done, error), pickle.HIGHEST_PROTOCOL)
     try:
-        connection.send_bytes(pickle.dumps((number, done, error), pickle.HIGHEST_PROTOCOL))
+        with _SENDING:
+            connection.send_bytes(message)
     except OSError:
         os._exit(0)
