@@ -19,6 +19,7 @@ from fabir_tf.pipelines.features.array_batches import (
 )
 from fabir_tf.pipelines.features.batch_planning import (
     BATCH_EXAMPLES,
+    BATCH_PADDING,
     BATCH_PAIRS,
     BATCH_TOKENS,
     LONGEST_PASSAGE,
@@ -491,9 +492,12 @@ def test_batches_stay_within_the_limits_and_none_is_smaller_than_needed(lengths)
         assert len(batch) == 1 or len(batch) * longest <= BATCH_TOKENS
         assert len(batch) == 1 or len(batch) * longest**2 <= BATCH_PAIRS
         assert 1 <= len(batch) <= BATCH_EXAMPLES
+        total = sum(lengths[row] for row in batch)
+        assert len(batch) * longest - total <= BATCH_PADDING
         if number + 1 < len(batches):
             more, size = lengths[batches[number + 1][0]], len(batch) + 1
-            assert size > BATCH_EXAMPLES or size * more > BATCH_TOKENS or size * more**2 > BATCH_PAIRS
+            is_too_large = size > BATCH_EXAMPLES or size * more > BATCH_TOKENS or size * more**2 > BATCH_PAIRS
+            assert is_too_large or size * more - (total + more) > BATCH_PADDING
 
 
 @pytest.mark.parametrize(("examples", "step"), [(1, 16), (8, 16), (9, 1), (500, 1)])

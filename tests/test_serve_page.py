@@ -179,7 +179,7 @@ def test_200_000_characters(page):
 def test_a_link_holds_the_texts_and_no_server_sees_them(page, url):
     ask(page, "Who built the mill?", MILL)
     page.click("#link")
-    page.wait_for_function("document.getElementById('link-told').textContent !== ''")
+    page.wait_for_function("() => document.getElementById('link-told').textContent !== ''")
     link = page.evaluate("navigator.clipboard.readText()")
     fragment = urllib.parse.urlsplit(link).fragment
     assert json.loads(base64.urlsafe_b64decode(fragment + "==")) == {"q": "Who built the mill?", "p": MILL}
@@ -191,7 +191,7 @@ def test_a_link_holds_the_texts_and_no_server_sees_them(page, url):
     assert page.input_value("#passage") == MILL
     assert all(fragment not in address for address in sent if "#" not in address)
     page.goto(url + "#damaged!")
-    page.wait_for_function("document.getElementById('error').textContent === 'This link is damaged.'")
+    page.wait_for_function("() => document.getElementById('error').textContent === 'This link is damaged.'")
 
 
 def test_mistakes_are_told(page):
@@ -214,7 +214,7 @@ def test_a_server_that_has_stopped(browser):
         page.goto(server.url)
         ask(page, "Who built the mill?", MILL)
     page.click("#ask")
-    page.wait_for_function("document.getElementById('error').textContent.includes('does not answer')")
+    page.wait_for_function("() => document.getElementById('error').textContent.includes('does not answer')")
     assert page.locator("#ask").is_enabled()
     page.close()
 

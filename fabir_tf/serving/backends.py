@@ -114,7 +114,7 @@ class ReaderBackend:
         columns = self._columns(questions, passages)
         found: list[Answered] = list(answers_of_columns(columns, passages, n_best))
         # The graph tells what it did not read; some readers refuse such a question in Python.
-        for row in np.flatnonzero(columns["question_cut"]):
+        for row in np.flatnonzero(columns["question_cut"]).tolist():
             asked = [questions[row]], [passages[row]]
             (found[row],) = _by_row(lambda one, text: self._answerer.answer_batch(one, text, n_best), *asked)
         return found

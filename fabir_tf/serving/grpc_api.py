@@ -6,6 +6,7 @@ Read in its `servables/tensorflow/predict_util.cc`, `get_model_metadata_impl.cc`
 
 import functools
 import hmac
+import math
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -16,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health  # pyright: ignore[reportAttributeAccessIssue]
-from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import error_codes_pb2, meta_graph_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -131,7 +132,8 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     async def _predict(self, request, deadline: float):
         version = _version(self._service, request)
-        inputs = {name: _as_array(name, tensor) for name, tensor in request.inputs.items()}
+        most = self._service.limits.body_bytes
+        inputs = {name: _as_array(name, tensor, most) for name, tensor in request.inputs.items()}
         name = request.model_spec.signature_name
         with version.used():
             outputs = await self._service.predict(version, name, inputs, request.output_filter, deadline)
@@ -207,7 +209,14 @@ async def _refuse_reload(deadline: float) -> NoReturn:
     raise RequestError("UNIMPLEMENTED", message)
 
 
-def _as_array(name: str, tensor: tensor_pb2.TensorProto) -> np.ndarray:
+def _as_array(name: str, tensor: tensor_pb2.TensorProto, most: int) -> np.ndarray:
+    """The values of a tensor; one whose shape stands for more values than a message could hold is refused."""
+    sizes = [part.size for part in tensor.tensor_shape.dim]
+    count = math.prod(sizes)
+    # One value can stand for many. That of numbers is allowed, up to a limit; texts are given one by one.
+    is_text = tensor.dtype == types_pb2.DT_STRING
+    if min(sizes, default=0) < 0 or count > most or (is_text and count != len(tensor.string_val)):
+        raise invalid(f"input {name}: found a tensor whose values do not fit its shape {sizes}")
     try:
         return tf.make_ndarray(tensor)
     except Exception:

@@ -35,7 +35,7 @@ def parse_json(body: bytes) -> Any:
         raise invalid("JSON Parse error: The document is empty")
     try:
         # A text of its own: UTF-8 is required, while Python would also guess UTF-16.
-        value = json.loads(body.decode("utf-8"), parse_int=_parse_int)
+        value = json.loads(body.decode("utf-8"), parse_int=_parse_int, parse_float=_parse_float)
     except UnicodeDecodeError as error:
         raise invalid(f"JSON Parse error: invalid UTF-8 at offset: {error.start}") from None
     except RecursionError:
@@ -237,7 +237,8 @@ def _number(value: Any, dtype: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(value, dtype)
     limits: Any = np.finfo(_NUMBERS[dtype])
-    is_lossless = abs(value) < 2 ** (limits.nmant + 1) if isinstance(value, int) else abs(value) <= limits.max
+    largest = float(limits.max)
+    is_lossless = abs(value) < 2 ** (limits.nmant + 1) if isinstance(value, int) else abs(value) <= largest
     if not is_lossless and (isinstance(value, int) or math.isfinite(value)):
         raise invalid(
             f"Cannot convert JSON value: {_shown(value)} to {_NAMES.get(dtype, dtype)} without loss of precision."
@@ -299,7 +300,14 @@ def _encoded(value: Any) -> bytes:
 
 def _parse_int(digits: str) -> int | float:
     # Python refuses integers of thousands of digits with an error of its own, and no type holds them.
-    return int(digits) if len(digits) <= 40 else float(digits)
+    return int(digits) if len(digits) <= 40 else _parse_float(digits)
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise invalid("JSON Parse error: Number too big to be stored in double.")
+    return value
 
 
 def _validate_depth(value: Any) -> None:
