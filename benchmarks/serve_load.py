@@ -195,10 +195,13 @@ def swap(values: flags.FlagValues, pairs: list[tuple[str, str]]) -> None:
         with serving(f"--model_base_path={base}") as (port, process):
             tally = Tally()
             stop = time.perf_counter() + 24 * 3600
-            asking = threading.Thread(
-                target=lambda: asyncio.run(ask(port, pairs, 8, stop - time.perf_counter(), tally)), daemon=True
-            )
-            asking.start()
+
+            def keep_asking() -> None:
+                # At the end, when the server is gone.
+                with contextlib.suppress(OSError):
+                    asyncio.run(ask(port, pairs, 8, stop - time.perf_counter(), tally))
+
+            threading.Thread(target=keep_asking, daemon=True).start()
             for version in range(2, values.swaps + 2):
                 time.sleep(5.0)
                 shutil.copytree(base / "1", base / f"copying-{version}")
