@@ -55,6 +55,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--document` (a file or folder to answer from) with `--paragraphs`, `--output_file`, `--n_best` |
 | `fabir-index` | `--input` (a folder, a file or JSON lines), `--index` |
 | `fabir-search` | `--run_dir`, `--index`, `--question` or `--input_file`, `--paragraphs`, `--output_file`, `--n_best` |
+| `fabir-serve` | `--run_dir`, `--model_base_path` or `--model_config_file`, `--model_name`, `--index`, `--paragraphs`; `--host`, `--rest_api_port`, `--grpc_port` (`--port` is refused), `--token_file`, `--cors_origins`, `--access_log`, `--shutdown_delay`; `--batching_parameters_file`, `--max_batch_size`, `--batch_timeout_micros`, `--max_enqueued_batches`, `--num_batch_threads`; `--request_timeout`, `--header_timeout`, `--body_timeout`, `--max_body_mb`, `--max_questions`, `--max_question_characters`, `--max_passage_characters` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
@@ -62,9 +63,9 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | `fabir-negatives` | `--dataset`, `--output_file`, `--kinds`, `--share`, `--seed`, `--set_aside`, `--keep_answerable` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
-| evaluate, predict, search, export, analyze | `--model` (a reader that comes with the package, or the folder of a published BERT) instead of `--run_dir`, `--no_answer_threshold` |
+| evaluate, predict, search, serve, export, analyze | `--model` (a reader that comes with the package, or the folder of a published BERT) instead of `--run_dir`, `--no_answer_threshold` |
 | these five and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
-| all | `--import`, a Python module to load first; and all but `fabir-predict`, `fabir-search`, `fabir-index` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
+| all | `--import`, a Python module to load first; and all but `fabir-predict`, `fabir-search`, `fabir-serve`, `fabir-index` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
 """
 
 

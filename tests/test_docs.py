@@ -51,7 +51,7 @@ NOT_RUN = {
     ".venv/bin/ruff": "CI runs it",
 }
 # Commands that read no dataset of TFDS and keep no tokens.
-WITHOUT_DATASETS = ("predict", "search", "index", "convert")
+WITHOUT_DATASETS = ("predict", "search", "index", "convert", "serve")
 # Folders and endings of the repository's own files.
 PATH = re.compile(
     r"(?<![\w/.-])(?:(?:benchmarks|configs|docs|export|fabir_tf|layers|notebooks|pipelines|tests)/[\w./-]*[\w/]"
@@ -62,7 +62,7 @@ PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?)(?: \"([^\"]*)\")?\)")
 FENCE = re.compile(r"^```(\w+)(?: title=\"([\w./-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 # Flags of programs that are not ours.
-FOREIGN = {"check", "dist", "no-deps", "logdir", "strict"}
+FOREIGN = {"server", "check", "dist", "no-deps", "logdir", "strict"}
 # Of the readers that the lines train, unless they say otherwise.
 SMALL_MODEL = ("--num_layers=1", "--d_model=20", "--num_heads=2", "--reduction_hidden_dim=20", "--hidden_dim=20")
 # Pages of one idea each; the page of flags is generated.
