@@ -229,9 +229,11 @@ class Models:
                 )
         await asyncio.gather(*(self._update(name) for name in self._settings))
         for versions in self._versions.values():
-            failed = [version.error for version in versions.values() if version.error]
-            if failed and not any(version.state == AVAILABLE for version in versions.values()):
-                raise failed[-1]
+            failed = [version for version in versions.values() if version.error]
+            if failed and failed[-1].error and not any(version.state == AVAILABLE for version in versions.values()):
+                raise failed[-1].error
+            for version in failed:
+                self._tell_failure(version)
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
@@ -324,8 +326,9 @@ class Models:
             version = versions[number] = Version(name, number, load, self, failures)
             await version.start()
             if version.error:
-                if not failures:
-                    self.log(f"model {name} version {number} cannot be loaded: {version.error.message}")
+                # Once; and at the start, `start` decides whether it ends the server.
+                if not failures and self._watching:
+                    self._tell_failure(version)
             else:
                 self.log(f"model {name} version {number} is available after {time.monotonic() - begin:.1f} s")
         # Only when another one answers: a new version that cannot be loaded takes nobody's place.
@@ -334,6 +337,10 @@ class Models:
             return
         for number in [number for number in versions if number not in found and versions[number].state == AVAILABLE]:
             self.keep(asyncio.create_task(self._unload(name, number)))
+
+    def _tell_failure(self, version: Version) -> None:
+        reason = version.error.message if version.error else ""
+        self.log(f"model {version.model} version {version.number} cannot be loaded: {reason}")
 
     async def _unload(self, name: str, number: int) -> None:
         await self._versions[name][number].unload()
