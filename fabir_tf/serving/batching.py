@@ -115,7 +115,7 @@ class Batcher:
         self._start()
         try:
             return await asyncio.wait_for(job.future, deadline - time.monotonic())
-        except TimeoutError:
+        except asyncio.TimeoutError:
             raise RequestError("DEADLINE_EXCEEDED", "the answer took longer than the request allows") from None
         finally:
             if job in self._jobs:

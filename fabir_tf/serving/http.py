@@ -236,7 +236,7 @@ async def _body(request: Request, limit: int, timeout: float) -> bytes:
         raise RequestError("INVALID_ARGUMENT", f"Content-Encoding: found {encoding[:50]}, expected gzip or none", 415)
     try:
         return await asyncio.wait_for(_read(request, limit, encoding == "gzip"), timeout)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         message = f"the body did not arrive within {timeout:g} s"
         raise RequestError("DEADLINE_EXCEEDED", message, 408) from None
 
