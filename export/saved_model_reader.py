@@ -1,7 +1,6 @@
 """A reader that was exported as a SavedModel, with the calls of a `Reader`."""
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
 from fabir_tf.pipelines.files import user_path
-from fabir_tf.reading.answer_columns import answers_of_columns
+from fabir_tf.reading.answer_columns import answers_of_columns, encoded_texts
 from fabir_tf.reading.answers import (
     Answer,
     Dataset,
@@ -24,8 +23,6 @@ from fabir_tf.reading.answers import (
     validate_n_best,
 )
 from fabir_tf.reading.graph_reader import GraphAnswerer
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 BATCH_QUESTIONS = 512
 """Questions that are given to the graph at once."""
@@ -112,7 +109,7 @@ class SavedModelReader:
         answers: list[Answer] = []
         for begin in range(0, len(asked), BATCH_QUESTIONS):
             chunk = slice(begin, begin + BATCH_QUESTIONS)
-            columns = self.columns(_encoded(asked[chunk]), _encoded(texts[chunk]))
+            columns = self.columns(encoded_texts(asked[chunk]), encoded_texts(texts[chunk]))
             answers += answers_of_columns(columns, texts[chunk], n_best)
         return answers
 
@@ -153,11 +150,3 @@ class SavedModelReader:
 
     def _lacks(self, what: str) -> UserError:
         return UserError(f"{self.path}: a SavedModel gives no {what}, expected the reader that it was exported from")
-
-
-def _encoded(texts: list[str]) -> np.ndarray:
-    array = np.empty(len(texts), object)
-    for number, text in enumerate(texts):
-        # One character for one, so that offsets stay right: UTF-8 has no half pairs.
-        array[number] = _SURROGATES.sub("\ufffd", text).encode()
-    return array

@@ -1,10 +1,24 @@
 """Answers as the columns that a SavedModel returns, and back."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fabir_tf.reading.answers import Answer, Span
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def encoded_texts(texts: Sequence[str]) -> np.ndarray:
+    """Texts as the inputs of `serving_default`: objects of UTF-8 bytes.
+
+    Half of a pair of surrogates, which UTF-8 does not have, becomes U+FFFD: one character for one, so that offsets stay
+    right.
+    """
+    array = np.empty(len(texts), object)
+    array[:] = [_SURROGATES.sub("\ufffd", text).encode() for text in texts]
+    return array
 
 
 def answers_of_columns(columns: Mapping[str, np.ndarray], passages: Sequence[str], n_best: int) -> list[Answer]:

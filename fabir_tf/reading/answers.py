@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Dataset = SquadData | TokenizedDataset
 Progress = Callable[[int, int], None]
 
+OWN_THRESHOLD = "own"
+"""Stands for the threshold of a reader's calibration."""
+
 MOST_ANSWERS = 1000
 """Most spans that can be asked for per question."""
 

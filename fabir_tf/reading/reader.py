@@ -30,6 +30,7 @@ from fabir_tf.pipelines.text.readable import READS_ENGLISH, is_blank, is_without
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.answers import (
     NO_ANSWER,
+    OWN_THRESHOLD,
     Answer,
     Dataset,
     Progress,
@@ -51,10 +52,6 @@ if TYPE_CHECKING:
 # Questions tokenized at once while the model reads the chunk before: a small first chunk gives the model work early,
 # large ones fill its batches. Tokenizing takes a fifth of the time of reading, so each chunk may be larger.
 FIRST_CHUNK, CHUNK_GROWTH, LARGEST_CHUNK = 256, 4, 8192
-
-
-OWN_THRESHOLD = "own"
-"""Stands for the threshold of a reader's calibration."""
 
 
 class Logits(NamedTuple):

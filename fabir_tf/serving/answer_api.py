@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fabir_tf.reading.answers import MOST_ANSWERS
+from fabir_tf.reading.answers import MOST_ANSWERS, OWN_THRESHOLD
 from fabir_tf.serving.errors import RequestError, invalid
 from fabir_tf.serving.json_tensors import parse_json
-from fabir_tf.serving.service import OWN, Asked, Service
+from fabir_tf.serving.service import Asked, Service
 
 
 async def answer(service: Service, body: bytes, deadline: float) -> dict[str, Any] | list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def information(service: Service) -> dict[str, Any]:
     """What is served, for the page and for those who do not know the models' names."""
     models = []
     for name in service.models.names:
-        versions = [one for one in service.models.versions(name) if one.state == "AVAILABLE"]
+        versions = service.models.available(name)
         description = versions[0].description if versions else None
         models.append(
             {
@@ -123,7 +123,7 @@ def _n_best(fields: dict[str, Any]) -> int:
 
 def _threshold(fields: dict[str, Any]) -> float | str | None:
     if "no_answer_threshold" not in fields:
-        return OWN
+        return OWN_THRESHOLD
     value = fields["no_answer_threshold"]
     if value is None or value == "none":
         return None

@@ -1,6 +1,8 @@
 """What answers in a version's process: a reader, a SavedModel, or anything else that answers questions."""
 
+import functools
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,10 +17,10 @@ from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.export.saved_model_reader import SavedModelReader
 from fabir_tf.export.warm_up import warm_up_texts
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.reading.answer_columns import answers_of_columns
-from fabir_tf.reading.answers import Answer, QuestionAnswerer
+from fabir_tf.reading.answer_columns import answers_of_columns, encoded_texts
+from fabir_tf.reading.answers import OWN_THRESHOLD, Answer, QuestionAnswerer
 from fabir_tf.reading.inspection import look_inside
-from fabir_tf.reading.reader import OWN_THRESHOLD, Reader
+from fabir_tf.reading.reader import Reader
 from fabir_tf.serving.errors import RequestError, invalid
 from fabir_tf.serving.signature import DEFAULT, Signature, Tensor
 from fabir_tf.serving.work import Attention, Description
@@ -120,7 +122,7 @@ class ReaderBackend:
         return found
 
     def _columns(self, questions: Sequence[str], passages: Sequence[str]) -> dict[str, np.ndarray]:
-        return self.predict(DEFAULT, {"question": _as_bytes(questions), "passage": _as_bytes(passages)})
+        return self.predict(DEFAULT, {"question": encoded_texts(questions), "passage": encoded_texts(passages)})
 
     def attention(self, question: str, passage: str) -> Attention:
         """See `Backend.attention`."""
@@ -203,12 +205,8 @@ def load_reader(
     folder: str, max_passage: int, precision: str, max_answer: int | None, threshold: float | str | None
 ) -> Backend:
     """Loads what a reader's folder holds; the arguments are those of `Reader.load`."""
-    # Nobody reads its warnings here; `fabir-serve` has told them.
-    return ReaderBackend(Reader.load(folder, max_passage, precision, max_answer, _ignore, threshold))
-
-
-def _ignore(sentence: str) -> None:
-    pass
+    log = functools.partial(print, file=sys.stderr, flush=True)
+    return ReaderBackend(Reader.load(folder, max_passage, precision, max_answer, log, threshold))
 
 
 def _by_row(
@@ -240,12 +238,6 @@ def _run(function: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _dtype(value: np.ndarray) -> tf.DType:
     return tf.string if value.dtype == object else tf.as_dtype(value.dtype)
-
-
-def _as_bytes(texts: Sequence[str]) -> np.ndarray:
-    array = np.empty(len(texts), object)
-    array[:] = [text.encode() for text in texts]
-    return array
 
 
 def _definition(function: Any) -> meta_graph_pb2.SignatureDef:

@@ -278,8 +278,7 @@ def _ready(state: State):
 def _metrics(service: Service):
     async def endpoint(_: Request) -> Response:
         for name in service.models.names:
-            available = [one for one in service.models.versions(name) if one.state == "AVAILABLE"]
-            service.metrics.count_versions(name, len(available))
+            service.metrics.count_versions(name, len(service.models.available(name)))
         return Response(service.metrics.page(), headers={"Content-Type": CONTENT_TYPE})
 
     return endpoint

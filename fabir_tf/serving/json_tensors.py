@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from fabir_tf.serving.errors import RequestError, invalid
-from fabir_tf.serving.signature import Signature, Tensor
+from fabir_tf.serving.signature import Signature, Tensor, shape_text
 
 DEEPEST = 64
 """Levels of lists and objects that a request may have."""
 
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 _SHOWN = 200
-_NUMBERS = {"float": np.float32, "float32": np.float32, "double": np.float64, "float64": np.float64}
-_NAMES = {"float32": "float", "float64": "double", "bool": "bool"}
+_NUMBERS = {"float32": np.float32, "float64": np.float64}
+_NAMES = {"float32": "float", "float64": "double"}
 
 
 def parse_json(body: bytes) -> Any:
@@ -95,9 +95,18 @@ def format_predict(outputs: dict[str, np.ndarray], is_row: bool) -> bytes:
     Raises:
         RequestError: they have not.
     """
+    if is_row:
+        _validate_rows(outputs)
+    columns = {name: _as_json(name, array) for name, array in outputs.items()}
+    key = "predictions" if is_row else "outputs"
+    if len(columns) == 1:
+        return _encoded({key: next(iter(columns.values()))})
     if not is_row:
-        columns = {name: _as_json(name, array) for name, array in outputs.items()}
-        return _encoded({"outputs": columns if len(columns) > 1 else next(iter(columns.values()))})
+        return _encoded({key: columns})
+    return _encoded({key: [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]})
+
+
+def _validate_rows(outputs: dict[str, np.ndarray]) -> None:
     size = None
     for name, array in outputs.items():
         if not array.ndim:
@@ -105,11 +114,6 @@ def format_predict(outputs: dict[str, np.ndarray], is_row: bool) -> bytes:
         if size not in (None, len(array)):
             raise invalid(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {size}")
         size = len(array)
-    columns = {name: _as_json(name, array) for name, array in outputs.items()}
-    if len(columns) == 1:
-        return _encoded({"predictions": next(iter(columns.values()))})
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return _encoded({"predictions": rows})
 
 
 def _of_rows(rows: list, inputs: dict[str, Tensor]) -> dict[str, np.ndarray]:
@@ -177,7 +181,7 @@ def _array(value: Any, tensor: Tensor, others: list[np.ndarray] | None = None) -
     if others and others[0].size != array.size:
         raise invalid(f"Expecting tensor size: {others[0].size} but got: {array.size}")
     if others and others[0].shape != array.shape:
-        raise invalid(f"Expecting shape {_shape(others[0].shape)} but got: {_shape(array.shape)}")
+        raise invalid(f"Expecting shape {shape_text(others[0].shape)} but got: {shape_text(array.shape)}")
     return array
 
 
@@ -322,10 +326,6 @@ def _validate_depth(value: Any) -> None:
         level += 1
         if level >= DEEPEST:
             raise invalid(f"JSON Parse error: more than {DEEPEST} levels of lists and objects")
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "[" + ",".join(map(str, shape)) + "]"
 
 
 def _shown(value: Any) -> str:

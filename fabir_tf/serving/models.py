@@ -228,9 +228,9 @@ class Models:
                     "folders named by numbers, such as fabir-export writes"
                 )
         await asyncio.gather(*(self._update(name) for name in self._settings))
-        for versions in self._versions.values():
+        for name, versions in self._versions.items():
             failed = [version for version in versions.values() if version.error]
-            if failed and failed[-1].error and not any(version.state == AVAILABLE for version in versions.values()):
+            if failed and failed[-1].error and not self.available(name):
                 raise failed[-1].error
             for version in failed:
                 self._tell_failure(version)
@@ -252,13 +252,15 @@ class Models:
 
     def is_ready(self) -> bool:
         """Whether every model has a version that answers."""
-        return all(
-            any(version.state == AVAILABLE for version in versions.values()) for versions in self._versions.values()
-        )
+        return all(self.available(name) for name in self.names)
 
     def versions(self, name: str) -> list[Version]:
         """The versions of a model, the highest first; none for an unknown one."""
         return sorted(self._versions.get(name, {}).values(), key=lambda version: -version.number)
+
+    def available(self, name: str) -> list[Version]:
+        """The versions of a model that answer, the highest first."""
+        return [version for version in self.versions(name) if version.state == AVAILABLE]
 
     def find(self, name: str | None, number: int | None = None, label: str | None = None) -> Version:
         """The version that answers a request.
@@ -279,7 +281,7 @@ class Models:
             if label not in labels:
                 raise invalid(f"Unrecognized servable version label: {label}")
             number = labels[label]
-        available = [one for one in self.versions(name) if one.state == AVAILABLE and number in (None, one.number)]
+        available = [one for one in self.available(name) if number in (None, one.number)]
         if available:
             return available[0]
         asked = f"Latest({name})" if number is None else f"Specific({name}, {number})"
@@ -332,11 +334,12 @@ class Models:
             else:
                 self.log(f"model {name} version {number} is available after {time.monotonic() - begin:.1f} s")
         # Only when another one answers: a new version that cannot be loaded takes nobody's place.
-        answering = [number for number in found if number in versions and versions[number].state == AVAILABLE]
-        if not answering:
+        available = [version.number for version in self.available(name)]
+        if not set(available) & set(found):
             return
-        for number in [number for number in versions if number not in found and versions[number].state == AVAILABLE]:
-            self.keep(asyncio.create_task(self._unload(name, number)))
+        for number in available:
+            if number not in found:
+                self.keep(asyncio.create_task(self._unload(name, number)))
 
     def _tell_failure(self, version: Version) -> None:
         reason = version.error.message if version.error else ""

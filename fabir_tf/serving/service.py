@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabir_tf.reading.answers import MOST_ANSWERS, Answer
+from fabir_tf.reading.answers import MOST_ANSWERS, OWN_THRESHOLD, Answer
 from fabir_tf.serving.errors import RequestError, invalid
 from fabir_tf.serving.metrics import Metrics
 from fabir_tf.serving.models import Models, Version
@@ -18,9 +18,6 @@ from fabir_tf.serving.work import Ask, Attend, Attention, Predict
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.documents.index import DocumentIndex
-
-OWN = "own"
-"""Stands for the threshold of the model itself, as for `Reader.load`."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Asked:
     passage: str
     model: str | None = None
     n_best: int = 1
-    threshold: float | str | None = OWN
+    threshold: float | str | None = OWN_THRESHOLD
 
 
 class Service:

@@ -68,7 +68,9 @@ class Signature:
             if array.dtype != tensor.numpy_dtype:
                 raise invalid(f"input {name}: found values of type {array.dtype}, expected {tensor.dtype}")
             if not tensor.fits(array.shape):
-                raise invalid(f"input {name}: found shape {_shape(array.shape)}, expected {_shape(tensor.shape)}")
+                raise invalid(
+                    f"input {name}: found shape {shape_text(array.shape)}, expected {shape_text(tensor.shape)}"
+                )
 
     def chosen_outputs(self, names: list[str]) -> list[str]:
         """The outputs that a request asks for; all of them if it names none.
@@ -102,5 +104,6 @@ def _names(names) -> str:
     return ",".join(sorted(names))
 
 
-def _shape(shape: tuple[int, ...] | None) -> str:
+def shape_text(shape: tuple[int, ...] | None) -> str:
+    """A shape for a message, `?` where the request decides."""
     return "[" + ",".join("?" if size == ANY else str(size) for size in shape or ()) + "]"
