@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 LINES = Path(__file__).with_name("protocol.jsonl")
-TYPES = {"text": str, "number": (int, float), "boolean": bool}
+TYPES: dict[str, type | tuple[type, ...]] = {"text": str, "number": (int, float), "boolean": bool}
 
 
 def read_lines() -> list[dict]:
