@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
     from fabir_tf.reading.calibration import calibrate
     from fabir_tf.reading.document_reader import DocumentReader
+    from fabir_tf.reading.ensemble import Ensemble
     from fabir_tf.reading.evaluation import evaluate
     from fabir_tf.reading.inspection import look_inside
     from fabir_tf.reading.packing import pack
@@ -58,6 +59,7 @@ _LAZY = {
     "Answer": "fabir_tf.reading.answers",
     "DataOptions": "fabir_tf.training.training_config",
     "DocumentReader": "fabir_tf.reading.document_reader",
+    "Ensemble": "fabir_tf.reading.ensemble",
     "FabirConfig": "fabir_tf.models.fabir",
     "QuestionAnswerer": "fabir_tf.reading.answers",
     "Reader": "fabir_tf.reading.reader",
@@ -80,6 +82,7 @@ __all__ = [
     "Answer",
     "DataOptions",
     "DocumentReader",
+    "Ensemble",
     "FabirConfig",
     "QuestionAnswerer",
     "Reader",

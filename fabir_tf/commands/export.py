@@ -54,10 +54,9 @@ def main(values: flags.FlagValues) -> None:
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values, run_dir)
     run = reader_directory(run_dir)
-    config = run.read_model_config(values.max_answer)
     # In the precision that is asked for, because it may be served on another machine.
     threshold = cli.no_answer_threshold(values)
-    reader = Reader.from_run(run, config, values.max_passage, values.precision, cli.to_stderr, threshold)
+    reader = Reader.open(run, values.max_passage, values.precision, values.max_answer, cli.to_stderr, threshold)
     validate_writable(folder)
     if data:
         reader.calibration = calibrate(reader, data, cli.show_progress, share)
@@ -79,7 +78,8 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **options)
     run = reader_directory(run_dir)
-    if run.calibration.exists():
+    # The members of an ensemble have calibrations of their own.
+    if run.calibration.exists() or run.ensemble.exists():
         return None
     training = run.read_config()["training"]
     if training.get("eval_dataset") or not names_file(training.get("dataset", "")):

@@ -156,7 +156,8 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
     from fabir_tf.reading.run_directory import reader_directory
 
     # Reports a missing file before a process is started for it.
-    reader_directory(folder).read_model_config(values.max_answer)
+    for run in reader_directory(folder).readers:
+        run.read_model_config(values.max_answer)
     threshold = cli.no_answer_threshold(values)
     reading = (values.max_passage, values.precision, values.max_answer, threshold)
     name = validate_name(values.model_name or Path(folder).resolve().name, "--model_name")

@@ -110,6 +110,23 @@ class QuestionScores:
     last: int
     score: float
 
+    @property
+    def has_null(self) -> bool:
+        """Whether the reader has a null head."""
+        return self.null_logits is not None
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Start and end of the best span, in code points."""
+        start = int(self.starts[self.first])
+        return start, max(start, int(self.ends[self.last]))
+
+    def best_probabilities(self, temperatures: np.ndarray) -> np.ndarray:
+        """The probability of the best span, given that there is an answer, at each temperature."""
+        scales = (1.0 / temperatures)[:, None, None]
+        both = start_end_probabilities(self.start_logits, self.end_logits, None, scales)
+        return both[:, 0, self.first] * both[:, 1, self.last]
+
     def probabilities(self, scale: float | np.ndarray = 1.0) -> np.ndarray:
         """Start and end probabilities of the tokens, and of "no answer" in the last column if there are null logits.
 
@@ -120,6 +137,34 @@ class QuestionScores:
             Float `(..., 2, passage)` or `(..., 2, passage + 1)`.
         """
         return start_end_probabilities(self.start_logits, self.end_logits, self.null_logits, scale)
+
+
+class Scores(Protocol):
+    """What calibration reads of one question: `QuestionScores`, or the `SummedSpans` of an ensemble."""
+
+    @property
+    def question(self) -> int:
+        """The question's number in the dataset."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """`Answer.score`."""
+        ...
+
+    @property
+    def has_null(self) -> bool:
+        """Whether the answerer can say that there is no answer."""
+        ...
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Start and end of the best span, in code points."""
+        ...
+
+    def best_probabilities(self, temperatures: np.ndarray) -> np.ndarray:
+        """The probability of the best span, given that there is an answer, at each temperature."""
+        ...
 
 
 @runtime_checkable
@@ -158,13 +203,30 @@ class QuestionAnswerer(Protocol):
         """What perfect predictions could reach on a dataset."""
         ...
 
-    def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
+    def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[Scores]:
         """The scores of every question that can be read, in no particular order."""
         ...
 
     def in_graph(self, n_best: int = 5) -> "GraphAnswerer":
         """The same in core TensorFlow operations, for a SavedModel."""
         ...
+
+
+def answer_of(spans: Sequence[Span], none: float, share: float, score: float, threshold: float | None) -> Answer:
+    """What a reader says of a question that it can read.
+
+    Args:
+        spans: the best first, each with its probability given that there is an answer.
+        none: the no-answer probability.
+        share: what all spans together have.
+        score: `Answer.score`.
+        threshold: the reader abstains above this no-answer probability; None if it always answers.
+    """
+    spans = tuple(Span(span.text, span.start, span.end, span.probability * share) for span in spans)
+    best = spans[0]
+    if threshold is not None and none > threshold:
+        return Answer("", 0, 0, none, none, is_answer=False, n_best=spans, score=score)
+    return Answer(best.text, best.start, best.end, best.probability, none, n_best=spans, score=score)
 
 
 def start_end_probabilities(

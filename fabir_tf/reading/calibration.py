@@ -13,7 +13,6 @@ from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, exact_match
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json, shown
-from fabir_tf.reading.answers import start_end_probabilities
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
 from fabir_tf.reading.no_answer import (
     UNREAD_SCORE,
@@ -199,16 +198,14 @@ def predict_at_temperatures(
     probabilities = np.zeros((len(temperatures), len(texts)))
     scores = np.full(len(texts), UNREAD_SCORE)
     has_null = False
-    scales = (1.0 / temperatures)[:, None, None]
     for found in answerer.scores(data, progress):
         number = found.question
         passage = data.passages[data.questions[number].passage]
-        start, end = int(found.starts[found.first]), int(found.ends[found.last])
-        texts[number] = passage[start : max(start, end)]
-        both = start_end_probabilities(found.start_logits, found.end_logits, None, scales)
-        probabilities[:, number] = both[:, 0, found.first] * both[:, 1, found.last]
+        start, end = found.best
+        texts[number] = passage[start:end]
+        probabilities[:, number] = found.best_probabilities(temperatures)
         scores[number] = found.score
-        has_null = has_null or found.null_logits is not None
+        has_null = has_null or found.has_null
     return PredictedAtTemperatures(texts, probabilities, scores if has_null else None)
 
 

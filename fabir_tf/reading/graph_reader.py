@@ -46,7 +46,7 @@ class GraphAnswerer(Protocol):
         ...
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """Questions and the passages that they are about.
 
     Attributes:
@@ -64,6 +64,25 @@ class _Asked(NamedTuple):
     begins: tf.Tensor
     lengths: tf.Tensor
     question_lengths: tf.Tensor
+
+
+class GraphSpans(NamedTuple):
+    """The best spans of some questions.
+
+    Attributes:
+        readable: boolean `(batch,)`, whether question and passage can be read.
+        is_span: boolean `(batch, n_best)`; the others are surplus, with probability 0.
+        start, end: int64 `(batch, n_best)`, in code points.
+        probability: float32 `(batch, n_best)`, given that there is an answer.
+        score: float32 `(batch,)`, `Answer.score`.
+    """
+
+    readable: tf.Tensor
+    is_span: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+    probability: tf.Tensor
+    score: tf.Tensor
 
 
 class GraphReader(tf.Module):
@@ -124,25 +143,27 @@ class GraphReader(tf.Module):
             or passage cannot be read as in `Reader.answer`, the answer is empty. Where a passage has fewer spans
             than n_best, the surplus is empty with probability 0.
         """
-        asked = self._ask(question, passage)
+        asked = self.ask(question, passage)
+        found = self.best_spans(asked)
+        none, share = self._no_answer(found.probability[:, 0], found.score)
+        cut = self.questions_cut(asked)
+        return answer_columns(asked, found, none, share, self.threshold, cut)
+
+    def best_spans(self, asked: Asked) -> "GraphSpans":
+        """See `Reader.best_spans`."""
         first, last, probability, score = self._decode(*self._logits(asked))
         first, last = tf.cast(first, tf.int64), tf.cast(last, tf.int64)
         readable = asked.lengths > 0
-        score = tf.where(readable, score * self.temperature, UNREAD_SCORE)
-        no_answer, share = self._no_answer(probability[:, 0], score)
         is_span = tf.maximum(first, last) < asked.lengths[:, None]
         # The best span is returned even if its probability rounds to 0.
         is_span &= (probability > 0) | (tf.range(tf.shape(first)[1]) == 0)
-        n_best = _spans(asked, is_span, asked.begins[:, None] + first, asked.begins[:, None] + last)
-        n_best["probability"] = tf.where(is_span, probability * share, 0.0)
-        no_answer = tf.where(readable, no_answer, 1.0)
-        is_answer = readable & (no_answer <= self.threshold)
-        best = {name: _where(is_answer, values[:, 0]) for name, values in n_best.items()}
-        # Where the reader abstains, that it is right to.
-        best["probability"] += tf.where(readable & ~is_answer, no_answer, 0.0)
-        best |= {"no_answer_probability": no_answer, "score": score, "is_answer": is_answer}
-        best["question_cut"] = self.processor.questions_cut(asked.question_lengths)
-        return best | {f"n_best_{name}": values for name, values in n_best.items()}
+        start, end = _offsets(asked, is_span, asked.begins[:, None] + first, asked.begins[:, None] + last)
+        score = tf.where(readable, score * self.temperature, UNREAD_SCORE)
+        return GraphSpans(readable, is_span, start, end, tf.where(is_span, probability, 0.0), score)
+
+    def questions_cut(self, asked: Asked) -> tf.Tensor:
+        """Which questions are longer than what is read of them, boolean `(batch,)`."""
+        return self.processor.questions_cut(asked.question_lengths)
 
     def _no_answer(self, best: tf.Tensor, score: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | float]:
         """See `Reader._no_answer`; the spans' share is `(batch, 1)`, or 1."""
@@ -186,7 +207,8 @@ class GraphReader(tf.Module):
                 specs[name] = tf.TensorSpec(shape, dtype, name)
         return specs
 
-    def _ask(self, question: tf.Tensor, passage: tf.Tensor) -> _Asked:
+    def ask(self, question: tf.Tensor, passage: tf.Tensor) -> Asked:
+        """Tokenizes the arguments of `answer`."""
         # A passage is read once, however many questions there are about it.
         texts, text_of = tf.unique(passage, tf.int64)
         text_of = tf.broadcast_to(text_of, tf.shape(question))
@@ -196,9 +218,9 @@ class GraphReader(tf.Module):
         is_filled, is_passage = are_readable(tokens.code_points, tokens.text_splits, self._needs_spaces)
         is_asked = (question_lengths > 0) & is_filled[tf.size(texts) :] & tf.gather(is_passage, text_of)
         of_passages = tf.where(is_asked, tf.gather(lengths, text_of), 0)
-        return _Asked(texts, text_of, tokens, tf.gather(begins, text_of), of_passages, question_lengths)
+        return Asked(texts, text_of, tokens, tf.gather(begins, text_of), of_passages, question_lengths)
 
-    def _logits(self, asked: _Asked) -> list[tf.Tensor]:
+    def _logits(self, asked: Asked) -> list[tf.Tensor]:
         """Start and end logits `(batch, passage)` of whole passages, and null logits `(batch, 2)` if there are any."""
         sizes = self.processor.window_sizes(asked.question_lengths, self._max_passage)
         windows = graph_windows(asked.lengths, sizes, OVERLAP)
@@ -267,23 +289,56 @@ def _where(condition: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.where(condition, values, tf.zeros([], values.dtype))
 
 
-def _spans(asked: _Asked, is_span: tf.Tensor, first: tf.Tensor, last: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Text and offsets of spans of tokens, `(batch, n_best)`; empty where there is none."""
-    tokens = asked.tokens
-    text_start = tf.gather(tokens.text_splits, asked.text_of)[:, None]
+def answer_columns(
+    asked: Asked,
+    found: GraphSpans,
+    none: tf.Tensor,
+    share: tf.Tensor | float,
+    threshold: tf.Tensor,
+    question_cut: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+    """What `GraphReader.answer` returns.
+
+    Args:
+        asked: the questions.
+        found: their best spans.
+        none: float32 `(batch,)`, no-answer probabilities.
+        share: what all spans together have, float32 `(batch, 1)` or a number.
+        threshold: float32 scalar, the reader abstains above it.
+        question_cut: boolean `(batch,)`.
+    """
+    n_best = _texts(asked, found.start, found.end)
+    n_best["probability"] = found.probability * share
+    none = tf.where(found.readable, none, 1.0)
+    is_answer = found.readable & (none <= threshold)
+    best = {name: _where(is_answer, values[:, 0]) for name, values in n_best.items()}
+    # Where the reader abstains, that it is right to.
+    best["probability"] += tf.where(found.readable & ~is_answer, none, 0.0)
+    best |= {"no_answer_probability": none, "score": found.score, "is_answer": is_answer, "question_cut": question_cut}
+    return best | {f"n_best_{name}": values for name, values in n_best.items()}
+
+
+def _offsets(asked: Asked, is_span: tf.Tensor, first: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Offsets of spans of tokens in code points, int64 `(batch, n_best)`; 0 where there is none."""
     start, end = (
         tf.where(is_span, tf.gather(tf.pad(offsets, [[0, 1]]), tf.where(is_span, index, 0)), 0)
-        for offsets, index in ((tokens.starts, first), (tokens.ends, last))
+        for offsets, index in ((asked.tokens.starts, first), (asked.tokens.ends, last))
     )
     # A decoder that chooses start and end independently may find an end before the start.
-    end = tf.maximum(start, end)
+    return start, tf.maximum(start, end)
+
+
+def _texts(asked: Asked, start: tf.Tensor, end: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Text and offsets of spans, `(batch, n_best)`."""
+    tokens = asked.tokens
+    text_start = tf.gather(tokens.text_splits, asked.text_of)[:, None]
     byte_start, byte_end = (
         tf.gather(tokens.byte_offsets, text_start + offsets) - tf.gather(tokens.byte_offsets, text_start)
         for offsets in (start, end)
     )
-    passages = tf.repeat(tf.gather(asked.texts, asked.text_of), tf.shape(first)[1])
+    passages = tf.repeat(tf.gather(asked.texts, asked.text_of), tf.shape(start)[1])
     segments = [tf.reshape(values, [-1]) for values in (byte_start, byte_end - byte_start)]
-    answer = tf.reshape(tf.strings.substr(passages, *segments), tf.shape(first))
+    answer = tf.reshape(tf.strings.substr(passages, *segments), tf.shape(start))
     return {"answer": answer, "start": start, "end": end, "byte_start": byte_start, "byte_end": byte_end}
 
 

@@ -15,7 +15,7 @@ from fabir_tf.pipelines.features.features import Examples, Features
 from fabir_tf.pipelines.text.readable import is_blank
 from fabir_tf.pipelines.text.tokenizer import Tokens
 from fabir_tf.reading.answers import start_end_probabilities
-from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.reader import Reader, validate_single
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +57,11 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
         The tokens, their start and end probabilities and the attention weights.
 
     Raises:
-        UserError: a text holds no word, or the passage is too long to be read in one piece.
+        UserError: a text holds no word, the passage is too long to be read in one piece, or the reader is an ensemble.
 
     Reference: FABIR eq. 12 for the attention, section III-G for start and end.
     """
+    validate_single(reader)
     data = SquadData("question", (passage,), ("",), (Question("1", question, 0, ()),))
     tokenized = reader.processor.tokenize(data)
     tokens = {"passage": tokenized.texts.tokens_of(0), "question": tokenized.texts.tokens_of(1)}

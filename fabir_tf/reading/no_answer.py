@@ -13,7 +13,7 @@ UNREAD_SCORE = -1e9
 """The score where a question or its passage cannot be read."""
 
 
-def no_answer_probability(scores: np.ndarray, scale: float = 1.0, bias: float = 0.0) -> np.ndarray:
+def no_answer_probability(scores: np.ndarray | np.float64, scale: float = 1.0, bias: float = 0.0) -> np.ndarray:
     """How probable it is that passages hold no answer.
 
         p = sigmoid(scale * (null_start + null_end - best_start - best_end) + bias) = sigmoid(bias - scale * score)

@@ -14,8 +14,17 @@ from fabir_tf.pipelines.files import named_files, removed_on_failure, validate_w
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.reading.calibration import Calibration, calibrate, validate_answerable
+from fabir_tf.reading.ensemble import Ensemble
+from fabir_tf.reading.ensemble_weights import EQUAL, METRICS, choose_weights, normalised_weights
 from fabir_tf.reading.reader import Reader
-from fabir_tf.reading.run_directory import FORMAT, RunDirectory, reader_directory, versions
+from fabir_tf.reading.run_directory import (
+    FORMAT,
+    MEMBERS,
+    EnsembleDirectory,
+    RunDirectory,
+    reader_directory,
+    versions,
+)
 
 # Settings that contain paths of the machine that trained; only the last part of a path is kept.
 _PATHS = (
@@ -94,6 +103,70 @@ def pack(
         # Last, because its presence marks a reader.
         write_text(packed.config, json.dumps(content, indent=2) + "\n")
     return packed.path
+
+
+def pack_ensemble(
+    run_dirs: Sequence[str | os.PathLike],
+    output: str | os.PathLike,
+    weights: str | Sequence[float] = EQUAL,
+    max_words: int = 100_000,
+    held_out: SquadData | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    unanswerable_share: float | None = None,
+    log: Callable[[str], object] | None = None,
+) -> Path:
+    """Writes several readers as one folder, which `fabir_tf.Reader.load` reads as an `Ensemble`.
+
+    Args:
+        run_dirs: folders or names of the members, each packed as `pack` does.
+        output: a folder that holds no reader.
+        weights: "equal", one number for each member, or a metric, "f1" or "em", to choose them by on `held_out`.
+        max_words: frozen vectors to keep of each member.
+        held_out: questions that no member was trained on, for the weights and the calibration; None keeps the members'
+            own calibrations.
+        progress, unanswerable_share: as for `calibrate`.
+        log: as for `Ensemble`.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: a member or a weight does not fit, the folder holds a reader, or there are no held-out questions with
+            an answer where they are needed.
+        WriteError: a file cannot be written.
+    """
+    folder = EnsembleDirectory(output)
+    if folder.is_started:
+        raise UserError(f"{folder.path} already holds a reader: name another folder")
+    if not run_dirs:
+        raise UserError("found no member, expected one run at least")
+    if isinstance(weights, str) and weights not in (EQUAL, *METRICS):
+        raise UserError(f"found the weights {weights!r}, expected {EQUAL}, numbers, or {' or '.join(METRICS)}")
+    if isinstance(weights, str) and weights in METRICS and not held_out:
+        raise UserError(f"weights={weights}: found no held-out questions, expected some to choose the weights on")
+    if held_out:
+        validate_answerable(held_out)
+    chosen = weights if isinstance(weights, str) else "numbers"
+    numbers = normalised_weights(None if isinstance(weights, str) else weights, len(run_dirs))
+    for run_dir in run_dirs:
+        # Reports a damaged member, or an ensemble in its place, before anything is written.
+        reader_directory(run_dir).read_model_config()
+    members = folder.path / MEMBERS
+    with removed_on_failure(members, folder.calibration):
+        for number, run_dir in enumerate(run_dirs):
+            pack(run_dir, folder.member(number).path, max_words)
+        if held_out:
+            readers = [Reader.load(folder.member(number).path, log=log) for number in range(len(run_dirs))]
+            ensemble = Ensemble(readers, numbers, log=log)
+            # Both read the same tokens.
+            ensemble.tokenize(held_out, log=lambda line: None)
+            if chosen in METRICS:
+                numbers = choose_weights(ensemble, held_out, chosen, progress)
+                ensemble.weights = numbers
+            calibrate(ensemble, held_out, progress, unanswerable_share).save(folder.calibration)
+        # Last, because its presence marks an ensemble.
+        folder.write_ensemble(numbers.tolist(), chosen)
+    return folder.path
 
 
 def _packed(processor: TextProcessor, max_words: int) -> TextProcessor:

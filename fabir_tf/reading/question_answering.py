@@ -21,7 +21,7 @@ from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.answers import as_text, as_texts, questions_about, start_end_probabilities
-from fabir_tf.reading.reader import Reader
+from fabir_tf.reading.reader import Reader, validate_single
 
 Result = dict[str, Any] | list[dict[str, Any]]
 
@@ -184,7 +184,7 @@ def question_answering(model: str | os.PathLike | Reader = "fabir-base", **setti
         A function of questions and contexts; see `QuestionAnsweringPipeline`.
 
     Raises:
-        UserError: there is no such reader, or a setting is unknown or out of its range.
+        UserError: there is no such reader, it is an ensemble, or a setting is unknown or out of its range.
 
     Example:
         >>> qa = fabir_tf.question_answering("fabir-base")
@@ -192,7 +192,8 @@ def question_answering(model: str | os.PathLike | Reader = "fabir-base", **setti
         'Anna Keld'
     """
     chosen = Settings().replace(settings)
-    return QuestionAnsweringPipeline(model if isinstance(model, Reader) else Reader.load(model), chosen)
+    reader = Reader.load(model) if isinstance(model, str | os.PathLike) else model
+    return QuestionAnsweringPipeline(validate_single(reader), chosen)
 
 
 # === What is asked ===

@@ -36,6 +36,7 @@ from fabir_tf.reading.answers import (
     Progress,
     QuestionScores,
     Span,
+    answer_of,
     as_text,
     as_texts,
     questions_about,
@@ -44,7 +45,7 @@ from fabir_tf.reading.answers import (
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, no_answer_probability
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
-from fabir_tf.reading.run_directory import RunDirectory, reader_directory
+from fabir_tf.reading.run_directory import EnsembleDirectory, RunDirectory, reader_directory
 
 if TYPE_CHECKING:
     from fabir_tf.reading.graph_reader import GraphReader
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 # Questions tokenized at once while the model reads the chunk before: a small first chunk gives the model work early,
 # large ones fill its batches. Tokenizing takes a fifth of the time of reading, so each chunk may be larger.
 FIRST_CHUNK, CHUNK_GROWTH, LARGEST_CHUNK = 256, 4, 8192
+
+Watch = Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], object]
 
 
 class Logits(NamedTuple):
@@ -95,7 +98,7 @@ class Reader:
         log: Callable[[str], object] | None = None,
         no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ):
-        _validate_threshold(no_answer_threshold, config.null_head)
+        validate_threshold(no_answer_threshold, config.null_head)
         if not 1 <= max_passage <= LONGEST_PASSAGE:
             raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
         self.model = model
@@ -157,7 +160,7 @@ class Reader:
                 takes the one that was chosen by calibration, if there is one.
 
         Returns:
-            The reader.
+            The reader; an `Ensemble`, which answers as a reader does, where the folder holds one.
 
         Raises:
             UserError: a file of the run is missing or damaged, or an argument does not fit.
@@ -165,9 +168,28 @@ class Reader:
         if precision not in POLICIES:
             raise UserError(f"precision must be one of {', '.join(POLICIES)}, found {precision!r}")
         run = reader_directory(run_dir)
-        config = run.read_model_config(max_answer)
         chosen = precision_to_read_in(precision, log or warnings.warn)
-        return cls.from_run(run, config, max_passage, chosen, log, no_answer_threshold)
+        return cls.open(run, max_passage, chosen, max_answer, log, no_answer_threshold)
+
+    @classmethod
+    def open(
+        cls,
+        run: RunDirectory,
+        max_passage: int = 512,
+        precision: str = "float32",
+        max_answer: int | None = None,
+        log: Callable[[str], object] | None = None,
+        no_answer_threshold: float | str | None = OWN_THRESHOLD,
+    ) -> "Reader":
+        """Loads what a folder holds, in this very precision, also where another one would be faster; see `load`."""
+        if isinstance(run, EnsembleDirectory):
+            from fabir_tf.reading.ensemble import Ensemble
+
+            # Not a `Reader`, but it has all calls of a `QuestionAnswerer`.
+            found: Any = Ensemble.from_directory(run, max_passage, precision, max_answer, log, no_answer_threshold)
+            return found
+        config = run.read_model_config(max_answer)
+        return cls.from_run(run, config, max_passage, precision, log, no_answer_threshold)
 
     @classmethod
     def from_run(
@@ -194,7 +216,7 @@ class Reader:
             UserError: a file is missing or damaged, or the threshold does not fit.
         """
         # Before the files are read, which takes a while.
-        _validate_threshold(no_answer_threshold, config.null_head)
+        validate_threshold(no_answer_threshold, config.null_head)
         if sentence := onednn.advice():
             warnings.warn(sentence, stacklevel=3)
         # Also the files, because Python 3.11 may fail to parse the headers of arrays in several threads at once.
@@ -241,7 +263,7 @@ class Reader:
         Raises:
             UserError: the threshold does not fit.
         """
-        _validate_threshold(no_answer_threshold, self.config.null_head)
+        validate_threshold(no_answer_threshold, self.config.null_head)
         # Not `copy.copy`, which would load it from its folder as unpickling does.
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__ | {"_threshold": no_answer_threshold}
@@ -335,7 +357,7 @@ class Reader:
         dataset: Dataset,
         n_best: int = 1,
         progress: Progress | None = None,
-        watch: Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], object] | None = None,
+        watch: Watch | None = None,
     ) -> list[Answer]:
         """Answers every question of a dataset; none is dropped.
 
@@ -355,20 +377,39 @@ class Reader:
         """
         n_best = validate_n_best(n_best)
         tokenized = self._tokenized(dataset)
-        decoder = self._decoder(n_best)
         answers = [NO_ANSWER] * len(tokenized.data.questions)
+        for question, spans, score in self.best_spans(tokenized, n_best, progress, watch):
+            none, share = self._no_answer(spans[0].probability, score)
+            answers[question] = answer_of(spans, none, share, score, self.no_answer_threshold)
+        return answers
+
+    def best_spans(
+        self, dataset: Dataset, n_best: int, progress: Progress | None = None, watch: Watch | None = None
+    ) -> Iterator[tuple[int, list[Span], float]]:
+        """The best spans of every question that can be read (see `answer`), in no particular order.
+
+        Args:
+            dataset, n_best, progress, watch: as for `predict`.
+
+        Yields:
+            The number of a question; its spans, the best first, each with its probability given that there is an
+            answer; and `Answer.score`.
+        """
+        tokenized = self._tokenized(dataset)
+        decoder = self._decoder(n_best)
         temperature = self.temperature
         for questions, logits in self._read(tokenized, progress):
             scaled = _divided(logits, temperature)
             firsts, lasts, probabilities, scores = (np.asarray(part) for part in decoder(*scaled))
             scores = _unscaled(scores, temperature)
-            none, share = self._no_answer(probabilities[:, 0], scores)
             for i, question in enumerate(questions):
-                spans = _spans(tokenized, question, firsts[i], lasts[i], probabilities[i], share[i])[:n_best]
-                answers[question] = self._answer(spans, float(none[i]), float(scores[i]))
+                yield (
+                    int(question),
+                    _spans(tokenized, question, firsts[i], lasts[i], probabilities[i])[:n_best],
+                    float(scores[i]),
+                )
                 if watch:
                     watch(int(question), logits.start[i], logits.end[i], _row(logits.null, i))
-        return answers
 
     def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
         """The scores of every question that can be read (see `answer`), in no particular order.
@@ -429,25 +470,18 @@ class Reader:
 
         return GraphReader(self, validate_n_best(n_best))
 
-    def _no_answer(self, best: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """No-answer probabilities, and what all spans together have, `(questions,)` each.
+    def _no_answer(self, best: float, score: float) -> tuple[float, float]:
+        """The no-answer probability, and what all spans together have.
 
         Args:
-            best: probabilities of the best spans, given that there is an answer.
-            scores: `Answer.score` of each question.
+            best: probability of the best span, given that there is an answer.
+            score: `Answer.score`.
         """
         if not self.config.null_head:
-            return 1.0 - best, np.ones_like(best)
-        none = no_answer_probability(scores, *self.no_answer_scale_and_bias)
+            return 1.0 - best, 1.0
+        none = float(no_answer_probability(np.float64(score), *self.no_answer_scale_and_bias))
         # A reader that always answers assumes that there is an answer.
-        return none, np.ones_like(none) if self.no_answer_threshold is None else 1.0 - none
-
-    def _answer(self, spans: list[Span], none: float, score: float) -> Answer:
-        best, threshold = spans[0], self.no_answer_threshold
-        rest: dict[str, Any] = {"no_answer_probability": none, "n_best": tuple(spans), "score": score}
-        if threshold is not None and none > threshold:
-            return Answer("", 0, 0, none, is_answer=False, **rest)
-        return Answer(best.text, best.start, best.end, best.probability, **rest)
+        return none, 1.0 if self.no_answer_threshold is None else 1.0 - none
 
     def _decoder(self, n_best: int) -> Callable:
         """A traced decoder that returns at least `n_best` spans; one for each power of two, so that there are few."""
@@ -523,6 +557,17 @@ class Reader:
             log(READS_ENGLISH)
 
 
+def validate_single(reader: Any) -> Reader:
+    """Refuses an ensemble, which has neither one model nor one text processor.
+
+    Raises:
+        UserError: it is no `Reader`.
+    """
+    if not isinstance(reader, Reader):
+        raise UserError(f"found {reader!r}, expected a single reader, such as a member of an ensemble")
+    return reader
+
+
 def _tell_earlier_threshold(run: RunDirectory, calibration: Calibration | None, log: Callable[[str], object]) -> None:
     if calibration and calibration.no_answer and not calibration.no_answer.questions:
         log(
@@ -550,8 +595,16 @@ def _lasting_name(run: RunDirectory) -> str:
 _process = 0
 
 
-def _validate_threshold(threshold: float | str | None, null_head: bool) -> None:
-    """Refuses a threshold that is none, or that the reader has no probability for."""
+def validate_threshold(threshold: float | str | None, null_head: bool) -> None:
+    """Refuses a threshold that is none, or that a reader has no probability for.
+
+    Args:
+        threshold: as for `Reader`.
+        null_head: whether the reader can say that there is no answer.
+
+    Raises:
+        UserError: the threshold does not fit.
+    """
     if threshold is None or threshold == OWN_THRESHOLD:
         return
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
@@ -640,7 +693,7 @@ def _merge(parts: list[tuple[int, Logits]], length: int) -> Logits:
     return Logits(start, end, None if nulls[0] is None else smallest_null(np.array(nulls))[None])
 
 
-def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities, share: float) -> list[Span]:
+def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities) -> list[Span]:
     passage = int(tokenized.question_passages[question])
     text, begin = tokenized.data.passages[passage], tokenized.texts.splits[passage]
     length = tokenized.passage_lengths[passage]
@@ -651,5 +704,5 @@ def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilit
         start = int(tokenized.texts.starts[begin + first])
         # A decoder that chooses start and end independently may find an end before the start.
         end = max(start, int(tokenized.texts.ends[begin + last]))
-        spans.append(Span(text[start:end], start, end, float(probability * share)))
+        spans.append(Span(text[start:end], start, end, float(probability)))
     return spans

@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -31,6 +32,9 @@ from fabir_tf.version import __version__
 FORMAT = 2
 """Version of the folder's form; version 0.1 wrote none."""
 
+MEMBERS = "members"
+"""The folder of an ensemble's members, whose names are 0, 1, ..."""
+
 
 class RunDirectory:
     """The names of a run's files, and its configuration.
@@ -57,11 +61,17 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.predictions = self.path / "predictions.json"
         self.calibration = self.path / "calibration.json"
+        self.ensemble = self.path / "ensemble.json"
 
     @property
     def is_started(self) -> bool:
-        """Whether the folder holds a run."""
-        return self.config.exists()
+        """Whether the folder holds a run or an ensemble."""
+        return self.config.exists() or self.ensemble.exists()
+
+    @property
+    def readers(self) -> "list[RunDirectory]":
+        """The folders of single readers that answer together: this one, or the members of an ensemble."""
+        return [self]
 
     @property
     def is_old(self) -> bool:
@@ -91,6 +101,10 @@ class RunDirectory:
         Raises:
             UserError: the folder holds no run, or its configuration is damaged or of a later version.
         """
+        if self.ensemble.exists():
+            raise UserError(
+                f"{self.path}: found an ensemble, expected a single reader, such as {self.path / MEMBERS / '0'}"
+            )
         if not self.is_started:
             raise UserError(f"{self.path}: found no run, expected a folder written by fabir-train")
         content = read_json(self.config)
@@ -203,6 +217,50 @@ class HuggingFaceDirectory(RunDirectory):
         return WordPieceProcessor.create(self.read_model_config().to_dict() | {"encoder": str(self.path)})
 
 
+class EnsembleDirectory(RunDirectory):
+    """The folder of an ensemble: the folders of its members, their weights and the calibration of the whole."""
+
+    @property
+    def readers(self) -> list[RunDirectory]:
+        """The folders of the members.
+
+        Raises:
+            UserError: the file of the ensemble is damaged.
+        """
+        return [self.member(number) for number in range(len(self.read_weights_of_members()))]
+
+    def member(self, number: int) -> RunDirectory:
+        """The folder of a member, counted from 0."""
+        return RunDirectory(self.path / MEMBERS / str(number))
+
+    def write_ensemble(self, weights: Sequence[float], chosen: str) -> None:
+        """Marks the folder as one of an ensemble, so it is written last.
+
+        Args:
+            weights: one for each member.
+            chosen: how they were chosen.
+        """
+        content = {"format": FORMAT, "versions": versions(), "weights": list(weights), "weights_chosen": chosen}
+        write_text(self.ensemble, json.dumps(content, indent=2) + "\n")
+
+    def read_weights_of_members(self) -> list[float]:
+        """One weight for each member.
+
+        Raises:
+            UserError: the file of the ensemble is damaged or of a later version.
+        """
+        content = read_json(self.ensemble)
+        weights = content.get("weights") if isinstance(content, dict) else None
+        if not isinstance(weights, list) or not weights or not all(type(one) in (int, float) for one in weights):
+            raise UserError(f"{self.ensemble}: found {shown(weights)} as 'weights', expected a number for each member")
+        version = content.get("format")
+        if not isinstance(version, int) or version > FORMAT:
+            raise UserError(
+                f"{self.ensemble}: found format {shown(version)}, expected at most {FORMAT}: it needs a later fabir_tf"
+            )
+        return weights
+
+
 def _without_table(config: ReaderConfig) -> ReaderConfig:
     # The frozen table holds no weight of the file, and may be large.
     return config.replace(frozen_words=0) if "frozen_words" in config.to_dict() else config
@@ -225,11 +283,13 @@ def reader_directory(name: str | os.PathLike) -> RunDirectory:
     """The folder of a trained reader.
 
     Args:
-        name: the folder of a run or of a question-answering model in Hugging Face's layout, or the name of a reader
-            that comes with the package.
+        name: the folder of a run, of an ensemble or of a question-answering model in Hugging Face's layout, or the name
+            of a reader that comes with the package.
     """
     if not os.path.exists(name) and name in pretrained_readers():
         return RunDirectory(pretrained_folder(str(name)))
+    if RunDirectory(name).ensemble.exists():
+        return EnsembleDirectory(name)
     return HuggingFaceDirectory(name) if is_hugging_face(name) else RunDirectory(name)
 
 

@@ -19,6 +19,7 @@ from fabir_tf.export.warm_up import warm_up_texts
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answer_columns import answers_of_columns, encoded_texts
 from fabir_tf.reading.answers import OWN_THRESHOLD, Answer, QuestionAnswerer
+from fabir_tf.reading.ensemble import Ensemble
 from fabir_tf.reading.inspection import look_inside
 from fabir_tf.reading.reader import Reader
 from fabir_tf.serving.errors import RequestError, invalid
@@ -142,7 +143,7 @@ class ReaderBackend:
     def _with_threshold(self, threshold: float | str | None) -> QuestionAnswerer:
         if threshold == OWN_THRESHOLD:
             return self._answerer
-        if not isinstance(self._answerer, Reader):
+        if not isinstance(self._answerer, Reader | Ensemble):
             raise invalid("no_answer_threshold: this model has a threshold of its own only, expected none")
         return self._answerer.with_threshold(threshold)
 
