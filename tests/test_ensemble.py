@@ -319,8 +319,8 @@ def packed(commands, tiny_run, bert_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("packed") / "all"
     names = f"fabir-base,{tiny_run.path},{bert_folder}"
     flags = (f"--output={folder}", "--weights=3,1,2", "--words=500", f"--calibration_dataset={tiny_run.train}")
-    result = commands.run("pack", f"--ensemble={names}", *flags)
-    assert result.returncode == 0, result.stderr
+    result = commands("pack", f"--ensemble={names}", *flags)
+    assert result.status == 0, result
     assert "weights: 0.500 fabir-base, 0.167 " in result.stderr
     assert 'whose "no answer" counts 0: 1 (Reader(fabir' in result.stderr
     return folder
@@ -348,15 +348,15 @@ def test_every_command_takes_an_ensemble(commands, packed, loaded, tiny_run, tmp
     document = tmp_path / "mill.txt"
     document.write_text(PASSAGES[0])
     reader = f"--run_dir={packed}"
-    answered = commands.run("predict", reader, f"--question={QUESTIONS[0]}", f"--passage={PASSAGES[0]}")
+    answered = commands("predict", reader, f"--question={QUESTIONS[0]}", f"--passage={PASSAGES[0]}")
     assert_same_as_json(json.loads(answered.stdout), loaded.answer(QUESTIONS[0], PASSAGES[0]))
-    assert commands.run("index", f"--output={tmp_path / 'index'}", f"--documents={document}").returncode == 0
+    assert commands("index", f"--index={tmp_path / 'index'}", f"--input={document}").status == 0
     for result in (
-        commands.run("predict", reader, f"--question={QUESTIONS[0]}", f"--document={document}"),
-        commands.run("search", reader, f"--question={QUESTIONS[0]}", f"--index={tmp_path / 'index'}"),
+        commands("predict", reader, f"--question={QUESTIONS[0]}", f"--document={document}"),
+        commands("search", reader, f"--question={QUESTIONS[0]}", f"--index={tmp_path / 'index'}"),
     ):
         assert json.loads(result.stdout)["source"].endswith("mill.txt"), result.stderr
-    scored = commands.run("evaluate", reader, f"--dataset={tiny_run.dev}", "--cache_dir=")
+    scored = commands("evaluate", reader, f"--dataset={tiny_run.dev}", "--cache_dir=")
     assert json.loads(scored.stdout)["f1"] == pytest.approx(fabir_tf.evaluate(loaded, squad_data(DEV_ARTICLES))["f1"])
 
 
@@ -374,8 +374,8 @@ def assert_same_as_json(found, answer):
 def test_one_saved_model_of_several_readers_answers_as_they_do(commands, packed, loaded, tmp_path):
     from fabir_tf.export.saved_model_reader import SavedModelReader
 
-    result = commands.run("export", f"--run_dir={packed}", f"--export_dir={tmp_path / 'exported'}")
-    assert result.returncode == 0, result.stderr
+    result = commands("export", f"--run_dir={packed}", f"--export_dir={tmp_path / 'exported'}")
+    assert result.status == 0, result
     exported = SavedModelReader(tmp_path / "exported" / "1")
     assert exported.no_answer_threshold == pytest.approx(loaded.no_answer_threshold)
     for one, other in zip(
@@ -400,7 +400,7 @@ def test_a_server_answers_as_an_ensemble_does(packed, loaded):
 
 def test_weights_and_calibration_are_chosen_on_held_out_questions(commands, tiny_run, tmp_path):
     held_out = write_squad(tmp_path / "held-out.json", ARTICLES)
-    result = commands.run(
+    result = commands(
         "pack",
         f"--ensemble=fabir-base,{tiny_run.path}",
         f"--output={tmp_path / 'both'}",
@@ -408,7 +408,7 @@ def test_weights_and_calibration_are_chosen_on_held_out_questions(commands, tiny
         "--words=300",
         f"--calibration_dataset={held_out}",
     )
-    assert result.returncode == 0, result.stderr
+    assert result.status == 0, result
     content = json.loads((tmp_path / "both" / "ensemble.json").read_text())
     assert content["weights_chosen"] == "em"
     # A reader of one epoch knows nothing.
@@ -430,34 +430,31 @@ def test_weights_and_calibration_are_chosen_on_held_out_questions(commands, tiny
     ],
 )
 def test_a_mistake_in_the_flags_is_one_sentence(commands, tmp_path, flags, sentence):
-    result = commands.run("pack", *flags, f"--output={tmp_path / 'out'}")
-    assert_error(result, sentence)
+    assert_error(commands, "pack", [*flags, f"--output={tmp_path / 'out'}"], sentence)
     assert not (tmp_path / "out").exists()
 
 
 def test_what_needs_a_single_reader_says_so(commands, packed, tiny_run, tmp_path):
     out = f"--output={tmp_path / 'out'}"
-    refused = [
-        commands.run("pack", f"--run_dir={packed}", out),
-        commands.run("pack", f"--ensemble=fabir-base,{packed}", out),
-        commands.run("train", f"--run_dir={tmp_path / 'run'}", f"--start_from={packed}", *tiny_run.flags[:2]),
-    ]
-    for result in refused:
-        assert_error(result, f"{packed}: found an ensemble, expected a single reader")
-    assert_error(commands.run("pack", "--run_dir=fabir-base", f"--output={packed}"), "already holds a reader")
-    shown = commands.run(
-        "analyze", f"--run_dir={packed}", "--question_id=Fox-0", f"--dataset={tiny_run.dev}", f"--output={tmp_path}/an"
-    )
-    assert_error(shown, "expected a single reader")
+    sentence = f"{packed}: found an ensemble, expected a single reader"
+    for command, flags in (
+        ("pack", [f"--run_dir={packed}", out]),
+        ("pack", [f"--ensemble=fabir-base,{packed}", out]),
+        ("train", [f"--run_dir={tmp_path / 'run'}", f"--start_from={packed}", *tiny_run.flags[:2]]),
+    ):
+        assert_error(commands, command, flags, sentence)
+    assert_error(commands, "pack", ["--run_dir=fabir-base", f"--output={packed}"], "already holds a reader")
+    shown = (f"--run_dir={packed}", "--question_id=Fox-0", f"--dataset={tiny_run.dev}", f"--output={tmp_path / 'an'}")
+    assert "expected a single reader" in commands("analyze", *shown).error
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
         ("{", "ensemble.json"),
-        ("{}", "found null as 'weights'"),
-        (json.dumps({"weights": [1], "format": 99}), "found format 99"),
-        (json.dumps({"weights": [0.5, 0.5, -1], "format": 2}), "found the weight -1"),
+        ("{}", "found None as 'weights'"),
+        (json.dumps({"weights": [1], "format": 99}), "expected at most 2"),
+        (json.dumps({"weights": [0.5, 0.5, -1], "format": 2}), "-1. as 'weights', expected a list of numbers above 0"),
         (json.dumps({"weights": [1] * 4, "format": 2}), "members/3: found no run"),
     ],
 )

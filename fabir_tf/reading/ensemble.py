@@ -240,22 +240,16 @@ class Ensemble:
     def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
         """Answers every question of a dataset, in its order; see `Reader.predict`."""
         n_best = validate_n_best(n_best)
-        answers = [NO_ANSWER] * len(_data_of(dataset).questions)
-        threshold, (scale, bias) = self.no_answer_threshold, self.no_answer_scale_and_bias
-        for summed in self.scores(dataset, progress):
-            probabilities = np.array([span.probability for span in summed.spans])
-            probabilities = at_temperature(probabilities, self.temperature)
-            none = 1.0 - float(probabilities[0])
-            if self.has_null:
-                none = float(no_answer_probability(np.float64(summed.score), scale, bias))
-            share = 1.0 - none if self.has_null and threshold is not None else 1.0
-            spans = [
-                dataclasses.replace(span, probability=float(probability))
-                for span, probability in zip(summed.spans[:n_best], probabilities, strict=False)
-                if span is summed.spans[0] or probability > 0
-            ]
-            answers[summed.question] = answer_of(spans, none, share, summed.score, threshold)
-        return answers
+        return self.answers_to(self.proposals(dataset, progress), n_best)
+
+    def answers_to(self, proposals: Iterable[tuple[int, list[Proposal]]], n_best: int = 1) -> list[Answer]:
+        """The answers that `predict` makes of what the members say, in the same order.
+
+        Args:
+            proposals: from `proposals`, of this ensemble or of others with some of its members.
+            n_best: as for `predict`.
+        """
+        return [self._answer(question, said, n_best) for question, said in proposals]
 
     def tokenize(
         self, data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], object] = print
@@ -326,6 +320,23 @@ class Ensemble:
             return np.inf
         scale, bias = self.members[number].no_answer_scale_and_bias
         return float(np.clip(scale * score - bias, -700, 700))
+
+    def _answer(self, question: int, proposals: list[Proposal], n_best: int) -> Answer:
+        if not proposals:
+            return NO_ANSWER
+        summed = self._summed(question, proposals)
+        probabilities = np.array([span.probability for span in summed.spans])
+        probabilities = at_temperature(probabilities, self.temperature)
+        none, share, threshold = 1.0 - float(probabilities[0]), 1.0, self.no_answer_threshold
+        if self.has_null:
+            none = float(no_answer_probability(np.float64(summed.score), *self.no_answer_scale_and_bias))
+            share = 1.0 if threshold is None else 1.0 - none
+        spans = [
+            dataclasses.replace(span, probability=float(probability))
+            for span, probability in zip(summed.spans[:n_best], probabilities, strict=False)
+            if span is summed.spans[0] or probability > 0
+        ]
+        return answer_of(spans, none, share, summed.score, threshold)
 
     def _summed(self, question: int, proposals: list[Proposal]) -> SummedSpans:
         numbers = [number for number, _, _ in proposals]

@@ -3,6 +3,7 @@
 import functools
 import importlib.metadata
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import read_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import user_path, write_text
-from fabir_tf.pipelines.json_files import read_json, shown
+from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.pipelines.text.processor import PROCESSOR_FILE, TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
@@ -251,8 +252,12 @@ class EnsembleDirectory(RunDirectory):
         """
         content = read_json(self.ensemble)
         weights = content.get("weights") if isinstance(content, dict) else None
-        if not isinstance(weights, list) or not weights or not all(type(one) in (int, float) for one in weights):
-            raise UserError(f"{self.ensemble}: found {shown(weights)} as 'weights', expected a number for each member")
+        is_list = isinstance(weights, list) and len(weights) > 0
+        if not is_list or not all(type(one) in (int, float) and 0 < one < math.inf for one in weights):
+            raise UserError(
+                f"{self.ensemble}: found {quoted(weights)} as 'weights', expected a list of numbers above 0, one for "
+                "each member"
+            )
         version = content.get("format")
         if not isinstance(version, int) or version > FORMAT:
             raise UserError(
