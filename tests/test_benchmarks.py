@@ -21,6 +21,7 @@ from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import check_offsets, read_squad
 from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
+from fabir_tf.reading.packing import pack_ensemble
 from fabir_tf.reading.reader import Reader
 
 ROOT = Path(__file__).parents[1]
@@ -441,6 +442,20 @@ def test_useless_sizes_are_reported(tmp_path, arguments, part, run_script):
     done = run_script("training_sizes", *arguments.split())
     assert done.status == 2
     assert part in done.stderr
+
+
+@pytest.mark.slow
+def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
+    write_squad(tmp_path / "dev.json", ARTICLES)
+    packed = pack_ensemble(["fabir-base", "fabir-base"], tmp_path / "both", [2, 1], 100)
+    done = run_script("ensembles", f"--ensemble={packed}", "--datasets=dev.json", "--json_file=found.json")
+    assert done.status == 0, done
+    found = json.loads((tmp_path / "found.json").read_text())["found"]["dev.json"]
+    assert list(found) == ["0: fabir", "1: fabir", "ensemble"]
+    for reader in found.values():
+        assert reader["F1"] == found["ensemble"]["F1"] and reader["questions_per_second"] > 0
+    assert found["ensemble"]["F1"]["gain"] == [0, 0]
+    assert run_script("ensembles", "--ensemble=fabir-base").status == 2
 
 
 @pytest.mark.slow

@@ -252,8 +252,8 @@ class EnsembleDirectory(RunDirectory):
         """
         content = read_json(self.ensemble)
         weights = content.get("weights") if isinstance(content, dict) else None
-        is_list = isinstance(weights, list) and len(weights) > 0
-        if not is_list or not all(type(one) in (int, float) and 0 < one < math.inf for one in weights):
+        fits = isinstance(weights, list) and all(type(one) in (int, float) and 0 < one < math.inf for one in weights)
+        if not isinstance(weights, list) or not weights or not fits:
             raise UserError(
                 f"{self.ensemble}: found {quoted(weights)} as 'weights', expected a list of numbers above 0, one for "
                 "each member"
