@@ -8,6 +8,7 @@ unanswerable questions all of them always answer, on others each abstains at its
 is that of all members and of the sums.
 """
 
+import functools
 import time
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def _measured(ensemble: Ensemble, name: str, data: SquadData) -> dict:
 
 
 def _scored(name: str, data: SquadData, answers: dict[str, list[Answer]], seconds: dict[str, float]) -> dict:
-    metrics = {"EM": exact_match, "F1": f1}
+    metrics = {"EM": exact_match, "F1": functools.partial(f1, empty_equals_empty=data.has_unanswerable)}
     values = np.array([_scores(metric, data, found) for found in answers.values() for metric in metrics.values()])
     means = 100 * resampled_means(values)
     rows, found = [], {}

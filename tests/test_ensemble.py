@@ -203,7 +203,7 @@ def test_members_that_share_a_tokenizer_read_its_tokens_once(members, word_piece
     Ensemble([*members, word_pieces], log=quiet).answer_batch(QUESTIONS, PASSAGES)
     assert sorted(calls, key=str) == sorted([type(members[0].processor), type(word_pieces.processor)], key=str)
     asked = []
-    graph = Ensemble([*members, word_pieces], log=quiet).in_graph(2)
+    graph = Ensemble([members[0], members[3], word_pieces], log=quiet).in_graph(2)
     for reader in graph.readers:
         own = reader.ask
         monkeypatch.setattr(reader, "ask", lambda *args, own=own: asked.append(1) or own(*args))
@@ -260,6 +260,24 @@ def test_the_chosen_weights_are_as_good_as_any_of_a_grid(members):
     assert f1_of(weights[0]) == pytest.approx(max(grid))
     again = choose_weights(Ensemble(members[1::-1], log=quiet), DATA, "f1")
     np.testing.assert_allclose(again, weights[::-1])
+
+
+def test_the_share_of_unanswerable_questions_decides_what_weights_are_best(members):
+    articles = squad_data(ARTICLES)
+    others = tuple(
+        dataclasses.replace(question, id=f"no-{question.id}", passage=(question.passage + 1) % 4, answers=())
+        for question in articles.questions[:2]
+    )
+    data = dataclasses.replace(articles, questions=articles.questions + others)
+    ensemble = Ensemble([members[0], members[2]])
+    for share in (0.1, 0.9):
+
+        def best(first, share=share):
+            tried = Ensemble(ensemble.members, [first, 1 - first])
+            return fabir_tf.calibrate(tried, data, unanswerable_share=share).no_answer.f1
+
+        chosen = choose_weights(ensemble, data, "f1", unanswerable_share=share)
+        assert best(chosen[0]) == pytest.approx(max(best(step / 20) for step in range(1, 20, 3)))
 
 
 def test_an_ensemble_teaches_what_its_members_do(members):

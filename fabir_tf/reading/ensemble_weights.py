@@ -8,7 +8,7 @@ import numpy as np
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, exact_match, f1
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.reading.no_answer import best_threshold
+from fabir_tf.reading.no_answer import best_threshold, question_weights
 
 if TYPE_CHECKING:
     from fabir_tf.reading.ensemble import Ensemble
@@ -35,6 +35,7 @@ class _Proposed(NamedTuple):
         odds: `(questions, members)`, log odds of an answer.
         reads: boolean `(questions, members)`, whether the member can read the question.
         is_unanswerable: boolean `(questions,)`.
+        counts: `(questions,)`, what each question counts, 1 in sum.
     """
 
     probabilities: np.ndarray
@@ -42,6 +43,7 @@ class _Proposed(NamedTuple):
     odds: np.ndarray
     reads: np.ndarray
     is_unanswerable: np.ndarray
+    counts: np.ndarray
 
     def score(self, weights: np.ndarray) -> float:
         """The mean metric with these weights; where members may abstain, at the best threshold."""
@@ -52,14 +54,18 @@ class _Proposed(NamedTuple):
         summed = np.where(self.values < 0, -1.0, summed)
         best = np.maximum(np.take_along_axis(self.values, summed.argmax(axis=1)[:, None], axis=1)[:, 0], 0.0)
         if not self.is_unanswerable.any() or not np.isfinite(self.odds).any():
-            return float(best.mean())
+            return float(np.sum(self.counts * best))
         none = 1.0 / (1.0 + np.exp(log_odds))
-        threshold = best_threshold(none, best, self.is_unanswerable, np.ones(len(none)))
-        return float(np.where(none > threshold, self.is_unanswerable, best).mean())
+        threshold = best_threshold(none, best, self.is_unanswerable, self.counts)
+        return float(np.sum(self.counts * np.where(none > threshold, self.is_unanswerable, best)))
 
 
 def choose_weights(
-    ensemble: "Ensemble", data: SquadData, metric: str = "f1", progress: Callable[[int, int], None] | None = None
+    ensemble: "Ensemble",
+    data: SquadData,
+    metric: str = "f1",
+    progress: Callable[[int, int], None] | None = None,
+    unanswerable_share: float | None = None,
 ) -> np.ndarray:
     """The weights with the best score on held-out questions.
 
@@ -72,6 +78,7 @@ def choose_weights(
         data: questions that no member was trained on, and not those that the ensemble is measured on.
         metric: "f1" or "em".
         progress: called with (questions done, questions in total).
+        unanswerable_share: as for `calibrate`.
 
     Returns:
         Float64 `(members,)`, which add up to 1.
@@ -81,7 +88,7 @@ def choose_weights(
     """
     if metric not in METRICS:
         raise UserError(f"found the metric {metric!r}, expected {' or '.join(METRICS)}")
-    proposed = _proposed(ensemble, data, metric, progress)
+    proposed = _proposed(ensemble, data, metric, progress, unanswerable_share)
     count = len(ensemble.members)
     weights = np.full(count, 1.0 / count)
     best = proposed.score(weights)
@@ -108,7 +115,11 @@ def _changes(weights: np.ndarray) -> list[np.ndarray]:
 
 
 def _proposed(
-    ensemble: "Ensemble", data: SquadData, metric: str, progress: Callable[[int, int], None] | None
+    ensemble: "Ensemble",
+    data: SquadData,
+    metric: str,
+    progress: Callable[[int, int], None] | None,
+    unanswerable_share: float | None,
 ) -> _Proposed:
     questions, members = len(data.questions), len(ensemble.members)
     odds, reads = np.zeros((questions, members)), np.zeros((questions, members), bool)
@@ -133,7 +144,9 @@ def _proposed(
         said = [texts[row][keys[row][column]] if column < len(keys[row]) else "" for row in range(questions)]
         values[rows, column] = np.array(answer_scores(METRICS[metric], data, said))[rows]
     is_unanswerable = np.array([not question.answers for question in data.questions])
-    return _Proposed(probabilities, values, odds, reads, is_unanswerable)
+    # Data of one kind of questions has its own share.
+    share = unanswerable_share if 0 < is_unanswerable.sum() < questions else None
+    return _Proposed(probabilities, values, odds, reads, is_unanswerable, question_weights(is_unanswerable, share))
 
 
 def normalised_weights(weights: Sequence[float] | np.ndarray | None, count: int) -> np.ndarray:

@@ -126,7 +126,7 @@ def calibrate_no_answer(
     Returns:
         The calibration.
     """
-    weights = _weights(spans.is_unanswerable, unanswerable_share)
+    weights = question_weights(spans.is_unanswerable, unanswerable_share)
     scale, bias = fit_scale_and_bias(spans.scores, spans.is_unanswerable, weights)
     none = no_answer_probability(spans.scores, scale, bias)
     threshold = best_threshold(none, spans.f1, spans.is_unanswerable, weights)
@@ -229,8 +229,16 @@ def log_losses(is_right: np.ndarray, probability: np.ndarray) -> np.ndarray:
     return -np.where(is_right > 0, np.log(probability), np.log1p(-probability))
 
 
-def _weights(is_unanswerable: np.ndarray, share: float | None) -> np.ndarray:
-    """Weights of questions, of which those without an answer have the given share of the whole, 1."""
+def question_weights(is_unanswerable: np.ndarray, share: float | None) -> np.ndarray:
+    """Weights of questions, of which those without an answer have the given share of the whole, 1.
+
+    Args:
+        is_unanswerable: boolean `(questions,)`.
+        share: from 0 to 1; None for that of the questions.
+
+    Returns:
+        Float64 `(questions,)`.
+    """
     unanswerable = int(is_unanswerable.sum())
     answerable = len(is_unanswerable) - unanswerable
     share = unanswerable / len(is_unanswerable) if share is None else share

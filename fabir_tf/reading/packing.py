@@ -161,7 +161,7 @@ def pack_ensemble(
             # Both read the same tokens.
             ensemble.tokenize(held_out, log=lambda line: None)
             if chosen in METRICS:
-                numbers = choose_weights(ensemble, held_out, chosen, progress)
+                numbers = choose_weights(ensemble, held_out, chosen, progress, unanswerable_share)
                 ensemble.weights = numbers
             calibrate(ensemble, held_out, progress, unanswerable_share).save(folder.calibration)
         # Last, because its presence marks an ensemble.
