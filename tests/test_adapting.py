@@ -146,6 +146,11 @@ def test_it_needs_a_reader(commands, files, tmp_path):
     assert_error(commands, "train", [*data, "--kept_dataset=sample"], ["kept_dataset", "start_from", "'sample'"])
     assert_error(commands, "train", [*data, "--start_share=0.5"], ["start_share", "start_from", "0.5"])
     assert_error(commands, "train", [*data, "--start_from=fabir-base", "--start_share=1"], ["start_share", "0.99"])
+    mine = [*data, "--start_from=fabir-base", "--adapt"]
+    assert_error(commands, "train", [*mine, "--patience=2"], ["--adapt", "--patience=2", "--linear_decay_epochs=0"])
+    assert_error(commands, "train", [*mine, "--max_minutes=1.5"], ["--adapt", "--max_minutes=1.5", "last epoch"])
+    same = [*mine, f"--kept_dataset={files['new']}"]
+    assert_error(commands, "train", same, ["--kept_dataset: ", "new", "expected other questions"])
     missing = [*data, "--start_from=fabir-base", "--adapt", "--kept_dataset=nothing.json"]
     assert_error(commands, "train", missing, "nothing.json: found no such file")
     assert not (tmp_path / "run").exists()
