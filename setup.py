@@ -78,6 +78,12 @@ setup(
         # fabir-serve: HTTP (pure Python, 8 MB, the best kept of its kind), TensorFlow Serving's messages and gRPC, and
         # what Prometheus reads.
         "serve": ["starlette", "uvicorn", "prometheus-client", "tensorflow-serving-api", "grpcio-health-checking"],
+        # fabir-export --format=...: the converter that TensorFlow lacks, and what reads the model back and computes it.
+        # Who only answers needs the runtime alone: onnxruntime (the most used), ai-edge-litert (phones and small
+        # boards) or openvino (Intel's processors).
+        "onnx": ["tf2onnx", "onnxruntime"],
+        "litert": ["ai-edge-litert"],
+        "openvino": ["openvino"],
         # Pictures: the quickstart notebook, and what benchmarks/ draw.
         "plot": ["matplotlib"],
         # What benchmarks/rivals.py races against: DistilBERT and MiniLM as most people run them.

@@ -138,7 +138,7 @@ class TextReader(abc.ABC):
         validate_threshold(no_answer_threshold, self._null_head)
         # Not `copy.copy`, which would load it from its folder as unpickling does.
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__ | {"_threshold": no_answer_threshold})
+        vars(other).update(vars(self) | {"_threshold": no_answer_threshold})
         return other
 
     @property
@@ -305,9 +305,13 @@ class TextReader(abc.ABC):
         Yields:
             The numbers of a batch's examples, `(batch,)`, and their logits; those of passages are padded.
         """
-        batches = list(reading_batches(features.longest))
+        batches = list(self._batches(features.longest))
         for batch, outputs in zip(batches, self._logits(features, batches), strict=True):
             yield batch, _of_passages(outputs, features.logit_offsets[batch], lengths[batch])
+
+    def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """The numbers of the examples that are read at once; see `reading_batches`."""
+        return reading_batches(lengths)
 
     def _no_answer(self, best: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """No-answer probabilities, and what all spans together have, `(questions,)` each.
