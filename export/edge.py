@@ -126,8 +126,8 @@ def compared(reader: QuestionAnswerer, exported: QuestionAnswerer, quantization:
     """
     texts = warm_up_texts()
     questions, passages = ([text for pair in texts for text in pair[part]] for part in (0, 1))
-    found = (answerer.answer_batch(questions, passages) for answerer in (reader, exported))
-    answers = list(zip(*found, strict=True))
+    both = (answerer.answer_batch(questions, passages) for answerer in (reader, exported))
+    answers = list(zip(*both, strict=True))
     same = sum((one.start, one.end) == (other.start, other.end) for one, other in answers)
     probability = np.array([abs(one.probability - other.probability) for one, other in answers])
     score = max(abs(one.score - other.score) for one, other in answers)
