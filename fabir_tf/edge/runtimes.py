@@ -52,10 +52,8 @@ class Runtime(abc.ABC):
         try:
             self._load(runtime, path, threads)
         except Exception as error:
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise UserError(
-                f"{path}: {self.package} cannot load it ({reason[0]}), expected an exported model"
-            ) from None
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(f"{path}: {self.package} cannot load it ({reason}), expected an exported model") from None
 
     @classmethod
     def imported(cls) -> Any:
@@ -68,7 +66,7 @@ class Runtime(abc.ABC):
             return importlib.import_module(cls.module)
         except ImportError:
             raise UserError(
-                f"{cls.package} is not installed, and computes {cls.file}: pip install {cls.package}"
+                f"{cls.file} needs the package {cls.package}, which is not installed: pip install {cls.package}"
             ) from None
 
     @abc.abstractmethod
