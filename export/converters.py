@@ -161,7 +161,12 @@ def _write_litert(graph: Graph, path: Path, quantise: bool) -> None:
 def _write_openvino(graph: Graph, path: Path, quantise: bool) -> None:
     import openvino
 
-    openvino.save_model(openvino.convert_model(graph), str(path), compress_to_fp16=False)
+    model = openvino.convert_model(graph)
+    for tensor in (*model.inputs, *model.outputs):
+        # Some have the name of a node, too, which would be read instead.
+        (name,) = tensor.names & {*graph.structured_outputs, *(one.op.name for one in graph.inputs)}
+        tensor.get_tensor().set_names({name})
+    openvino.save_model(model, str(path), compress_to_fp16=False)
 
 
 CONVERTERS = {

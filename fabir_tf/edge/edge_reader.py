@@ -11,7 +11,7 @@ from fabir_tf.edge.settings import CALIBRATION_FILE, PROCESSOR_FOLDER, EdgeSetti
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.array_batches import token_inputs
 from fabir_tf.pipelines.features.batch_planning import reading_batches
-from fabir_tf.pipelines.features.features import Features
+from fabir_tf.pipelines.features.features import END, NULL, START, Features
 from fabir_tf.pipelines.files import user_path
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
@@ -99,6 +99,7 @@ class EdgeReader(TextReader):
         calibration = path / CALIBRATION_FILE
         measured = Calibration.load(calibration) if calibration.exists() else None
         model = RUNTIMES[settings.target](path, threads)
+        _validate_names(str(path / model.file), model, settings, processor)
         return cls(settings, processor, model, measured, log, no_answer_threshold)
 
     def in_graph(self, n_best: int = 5) -> "GraphAnswerer":
@@ -114,3 +115,14 @@ class EdgeReader(TextReader):
 
     def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
         return reading_batches(lengths, self._model.largest_batch)
+
+
+def _validate_names(name: str, model: Runtime, settings: EdgeSettings, processor: TextProcessor) -> None:
+    """Refuses the model of another reader."""
+    unknown = set(model.inputs) - set(processor.input_specs)
+    expected = {START, END} | ({NULL} if settings.null_head else set())
+    if unknown or set(model.outputs) != expected:
+        raise UserError(
+            f"{name}: found the inputs {', '.join(model.inputs)} and the outputs {', '.join(model.outputs)}, expected "
+            f"inputs among {', '.join(processor.input_specs)}, and the outputs {', '.join(sorted(expected))}"
+        )

@@ -43,6 +43,12 @@ class Runtime(abc.ABC):
     step: ClassVar[int] = 1
     """Lengths are padded to multiples of it, where each new length costs time."""
 
+    inputs: list[str]
+    """Names of the model's inputs."""
+
+    outputs: list[str]
+    """Names of its outputs."""
+
     def __init__(self, folder: Path, threads: int | None = None):
         path = folder / self.file
         if not path.is_file():
@@ -90,12 +96,12 @@ class OnnxRuntime(Runtime):
         # Its warnings are about nodes of the graph, of which a user knows nothing.
         options.log_severity_level = 3
         self._session = runtime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-        self._names = [tensor.name for tensor in self._session.get_inputs()]
-        self._outputs = [tensor.name for tensor in self._session.get_outputs()]
+        self.inputs = [tensor.name for tensor in self._session.get_inputs()]
+        self.outputs = [tensor.name for tensor in self._session.get_outputs()]
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        values = self._session.run(self._outputs, {name: inputs[name] for name in self._names})
-        return dict(zip(self._outputs, values, strict=True))
+        values = self._session.run(self.outputs, {name: inputs[name] for name in self.inputs})
+        return dict(zip(self.outputs, values, strict=True))
 
 
 class LiteRt(Runtime):
@@ -108,13 +114,13 @@ class LiteRt(Runtime):
     def _load(self, runtime: Any, path: Path, threads: int | None) -> None:
         interpreter = runtime.Interpreter(model_path=str(path), num_threads=threads)
         self._run = interpreter.get_signature_runner("serving_default")
-        self._names = list(self._run.get_input_details())
+        self.inputs, self.outputs = list(self._run.get_input_details()), list(self._run.get_output_details())
         # An interpreter has one set of buffers.
         self._lock = threading.Lock()
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         with self._lock:
-            return self._run(**{name: inputs[name] for name in self._names})
+            return self._run(**{name: inputs[name] for name in self.inputs})
 
 
 class OpenVino(Runtime):
@@ -132,13 +138,15 @@ class OpenVino(Runtime):
         settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
         settings |= {"INFERENCE_NUM_THREADS": threads} if threads else {}
         self._model = runtime.Core().compile_model(str(path), "CPU", settings)
-        self._names = [tensor.any_name for tensor in self._model.inputs]
+        self.inputs, self.outputs = (
+            [tensor.any_name for tensor in tensors] for tensors in (self._model.inputs, self._model.outputs)
+        )
         # Its calls share one request.
         self._lock = threading.Lock()
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         with self._lock:
-            found = self._model({name: inputs[name] for name in self._names})
+            found = self._model({name: inputs[name] for name in self.inputs})
             return {tensor.any_name: np.array(values) for tensor, values in found.items()}
 
 
