@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Graph = Any
 """A concrete function from a model's inputs to its outputs, by name."""
 
-# Every opset from 15 on has the operations; runtimes of 2022 and later read this one.
+# ONNX Runtime reads it since its version 1.12 of 2022.
 OPSET = 17
 
 
