@@ -44,7 +44,8 @@ setup(
         # What the test command and .ci/run need: the runner, for two tests at a time, the linter, two type checkers
         # (pyright runs on Node.js), the second backend of the layer tests, random text for the property tests, what
         # executes the notebook with its pictures, Parquet, the messages of warm-up requests, PDF, the parsers of
-        # Markdown and reStructuredText that ours are compared with, fabir-serve, and what drives a browser on its page.
+        # Markdown and reStructuredText that ours are compared with, fabir-serve, what drives a browser on its page, and
+        # the runtimes of exported readers.
         "test": [
             "pytest",
             "pytest-xdist",
@@ -67,6 +68,10 @@ setup(
             "prometheus-client",
             "grpcio-health-checking",
             "playwright",
+            "tf2onnx",
+            "onnxruntime",
+            "ai-edge-litert",
+            "openvino",
         ],
         # Reading PDF; text, Markdown, reStructuredText and HTML need no package. pypdf keeps the order of reading where
         # pdfminer.six mixes the lines of justified text, takes half its time, and is one package of pure Python.
@@ -78,6 +83,12 @@ setup(
         # fabir-serve: HTTP (pure Python, 8 MB, the best kept of its kind), TensorFlow Serving's messages and gRPC, and
         # what Prometheus reads.
         "serve": ["starlette", "uvicorn", "prometheus-client", "tensorflow-serving-api", "grpcio-health-checking"],
+        # fabir-export --format=...: the converter that TensorFlow lacks, and what reads the model back and computes it.
+        # Who only answers needs the runtime alone: onnxruntime (the most used), ai-edge-litert (phones and small
+        # boards) or openvino (Intel's processors).
+        "onnx": ["tf2onnx", "onnxruntime"],
+        "litert": ["ai-edge-litert"],
+        "openvino": ["openvino"],
         # Pictures: the quickstart notebook, and what benchmarks/ draw.
         "plot": ["matplotlib"],
         # What benchmarks/rivals.py races against: DistilBERT and MiniLM as most people run them.

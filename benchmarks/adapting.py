@@ -27,7 +27,8 @@ from fabir_tf.pipelines.datasets.formats import write_questions
 from fabir_tf.pipelines.datasets.squad import SquadData, data_without_unanswerable
 from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, exact_match, f1
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.reading.reader import OWN_THRESHOLD, Reader
+from fabir_tf.reading.answers import OWN_THRESHOLD
+from fabir_tf.reading.reader import Reader
 
 UNITS = ("title", "question")
 

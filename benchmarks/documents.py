@@ -24,8 +24,9 @@ from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exac
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.reading.answers import OWN_THRESHOLD
 from fabir_tf.reading.document_reader import RANK_WEIGHT, DocumentAnswer, DocumentReader
-from fabir_tf.reading.reader import OWN_THRESHOLD, Reader
+from fabir_tf.reading.reader import Reader
 
 AMONG = 49
 AT_ONCE = 250

@@ -112,10 +112,12 @@ def costs(texts: Sequence[str], count: int) -> tuple:
             later = [seconds(lambda question=question: index.search(question)) for question in asked[1:]]
             found = [[(hit.paragraph.source, hit.score) for hit in index.search(question)] for question in asked]
     begin = time.process_time()
-    ranker = BM25(paragraph.searched_text for document in documents for paragraph in document.paragraphs())
+    kept = [paragraph for document in documents for paragraph in document.paragraphs()]
+    ranker = BM25(paragraph.searched_text for paragraph in kept)
     built = time.process_time() - begin
     times = [seconds(lambda question=question: ranker.rank(question)) for question in asked]
-    same = [[(str(hit.number), hit.score) for hit in ranker.rank(question)] for question in asked] == found
+    # A text without a word is no paragraph.
+    same = [[(kept[hit.number].source, hit.score) for hit in ranker.rank(question)] for question in asked] == found
     figures = (made, used, again, size, 1000 * first, 1000 * median(later), built, 1000 * median(times))
     return f"{len(texts):,}", *(f"{figure:,.1f}" for figure in figures), "yes" if same else "no"
 

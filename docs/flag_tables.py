@@ -56,7 +56,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-index` | `--input` (a folder, a file or JSON lines), `--index` |
 | `fabir-search` | `--run_dir`, `--index`, `--question` or `--input_file`, `--paragraphs`, `--output_file`, `--n_best` |
 | `fabir-serve` | `--run_dir`, `--model_base_path` or `--model_config_file`, `--model_name`, `--index`, `--paragraphs`; `--host`, `--rest_api_port`, `--grpc_port` (`--port` is refused), `--token_file`, `--cors_origins`, `--access_log`, `--shutdown_delay`; `--batching_parameters_file`, `--max_batch_size`, `--batch_timeout_micros`, `--max_enqueued_batches`, `--num_batch_threads`; `--request_timeout`, `--header_timeout`, `--body_timeout`, `--max_body_mb`, `--max_questions`, `--max_question_characters`, `--max_passage_characters` |
-| `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
+| `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--format` (`saved_model`, or [`onnx`, `litert`, `openvino`](guides/edge.md)), `--quantization`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
 | `fabir-pack` | `--run_dir` or `--ensemble` with `--weights`, `--average_with`, `--output`, `--words`, `--calibration_dataset`, `--unanswerable_share` |

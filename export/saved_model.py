@@ -1,7 +1,8 @@
 """A trained reader as a SavedModel that takes raw text, ready for TensorFlow Serving."""
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
@@ -43,15 +44,32 @@ def export_reader(
     folder = version_folder(export_dir, version)
     module = reader.in_graph(n_best)
     signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
+    with written_whole(folder) as unfinished:
+        tf.saved_model.save(module, str(unfinished), signatures)
+        _write_extras(unfinished / "assets.extra", reader.calibration)
+    return folder
+
+
+@contextlib.contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """Makes the folder of a version appear only when everything is in it.
+
+    Args:
+        folder: the folder of the version, which does not exist.
+
+    Yields:
+        A folder beside it to write into, which gets its name in the end, and is removed after an error.
+
+    Raises:
+        WriteError: the folder cannot be written.
+    """
     # A server takes a folder for a version only if its name is a number, so this one is not served.
     unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
     with named_errors(folder, unfinished), removed_on_failure(unfinished):
         # Created here, because TensorFlow's error does not say that the folder cannot be created.
         unfinished.mkdir(parents=True)
-        tf.saved_model.save(module, str(unfinished), signatures)
-        _write_extras(unfinished / "assets.extra", reader.calibration)
+        yield unfinished
         unfinished.rename(folder)
-    return folder
 
 
 def version_folder(export_dir: str | os.PathLike, version: int | None = None) -> Path:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import fabir_tf.export as export
     import fabir_tf.layers as layers
     import fabir_tf.pipelines as pipelines
-    from fabir_tf import analysis, models, reading, training
+    from fabir_tf import analysis, edge, models, reading, training
     from fabir_tf.export import export_reader
     from fabir_tf.models import build_model, list_models
     from fabir_tf.models.fabir import FabirConfig
@@ -76,7 +76,7 @@ _LAZY = {
     "question_answering": "fabir_tf.reading.question_answering",
     "train": "fabir_tf.training.train",
 }
-_LAZY_PACKAGES = ("analysis", "export", "layers", "models", "pipelines", "reading", "training")
+_LAZY_PACKAGES = ("analysis", "edge", "export", "layers", "models", "pipelines", "reading", "training")
 
 __all__ = [
     "Answer",
@@ -92,6 +92,7 @@ __all__ = [
     "analysis",
     "build_model",
     "calibrate",
+    "edge",
     "evaluate",
     "export",
     "export_reader",

@@ -1,5 +1,7 @@
 """`--adapt`: a reader learns new texts, and its answers to others stay as they were."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from test_bad_input import assert_error
@@ -9,6 +11,7 @@ from fabir_tf.models.weights import load_weights, weights_of
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import data_without_unanswerable
 from fabir_tf.reading.calibration import Calibration, calibrate
+from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, matched_no_answer, no_answer_probability
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 from fabir_tf.training import adapting
@@ -143,6 +146,11 @@ def test_it_needs_a_reader(commands, files, tmp_path):
     assert_error(commands, "train", [*data, "--kept_dataset=sample"], ["kept_dataset", "start_from", "'sample'"])
     assert_error(commands, "train", [*data, "--start_share=0.5"], ["start_share", "start_from", "0.5"])
     assert_error(commands, "train", [*data, "--start_from=fabir-base", "--start_share=1"], ["start_share", "0.99"])
+    mine = [*data, "--start_from=fabir-base", "--adapt"]
+    assert_error(commands, "train", [*mine, "--patience=2"], ["--adapt", "--patience=2", "--linear_decay_epochs=0"])
+    assert_error(commands, "train", [*mine, "--max_minutes=1.5"], ["--adapt", "--max_minutes=1.5", "last epoch"])
+    same = [*mine, f"--kept_dataset={files['new']}"]
+    assert_error(commands, "train", same, ["--kept_dataset: ", "new", "expected other questions"])
     missing = [*data, "--start_from=fabir-base", "--adapt", "--kept_dataset=nothing.json"]
     assert_error(commands, "train", missing, "nothing.json: found no such file")
     assert not (tmp_path / "run").exists()
@@ -154,13 +162,41 @@ def test_the_calibration_is_the_starts_or_new(monkeypatch):
     start, said = reader_directory("fabir-base"), []
     held_out = data_without_unanswerable(load_dataset("sample", "dev"))
     reader = Reader.load("fabir-base")
-    kept = adapting.adapted_calibration(reader, start, held_out, True, said.append)
-    assert kept == Calibration.load(start.calibration)
+    kept = adapting.adapted_calibration(reader, start, held_out, held_out, True, said.append)
+    # The same reader has the same scores, so matching them changes nothing.
+    before = Calibration.load(start.calibration)
+    assert kept.no_answer.scale == pytest.approx(before.no_answer.scale, rel=1e-6)
+    assert kept.no_answer.bias == pytest.approx(before.no_answer.bias, rel=1e-6)
+    assert dataclasses.replace(kept, no_answer=before.no_answer) == before
+    assert adapting.adapted_calibration(reader, start, None, held_out, True, said.append) == before
     assert f"{len(held_out.questions)} held-out questions have an answer, expected 300" in said[0]
     monkeypatch.setattr(adapting, "FEWEST_QUESTIONS", 10)
-    new = adapting.adapted_calibration(reader, start, held_out, True, said.append)
+    new = adapting.adapted_calibration(reader, start, None, held_out, True, said.append)
     assert new.questions == len(held_out.questions)
     assert 0 < new.no_answer.threshold < 1
     assert new.no_answer.unanswerable_share == pytest.approx(0.5)
-    assert said[1].startswith("new calibration: ")
-    assert adapting.adapted_calibration(reader, start, held_out, False, said.append) == calibrate(reader, held_out)
+    assert said[-1].startswith("new calibration: ")
+    answering = adapting.adapted_calibration(reader, start, None, held_out, False, said.append)
+    assert answering == calibrate(reader, held_out)
+
+
+def test_kept_questions_have_the_probabilities_that_they_had():
+    random = np.random.default_rng(3)
+    before = np.append(random.normal(2, 4, 50), UNREAD_SCORE)
+    calibration = NoAnswerCalibration(threshold=0.4, scale=0.25, bias=0.2)
+    now = np.where(before > UNREAD_SCORE, (before + 1.5) / 0.8, UNREAD_SCORE)
+    found = matched_no_answer(calibration, before, now)
+    old = no_answer_probability(before, calibration.scale, calibration.bias)
+    np.testing.assert_allclose(no_answer_probability(now, found.scale, found.bias), old, rtol=1e-9)
+    assert found.threshold == 0.4
+    # With noise, by NumPy's own least squares.
+    noisy = now + np.append(random.normal(0, 1, 50), 0)
+    slope, shift = np.polyfit(noisy[:50], before[:50], 1)
+    found = matched_no_answer(calibration, before, noisy)
+    assert (found.scale, found.bias) == pytest.approx((0.25 * slope, 0.2 - 0.25 * shift))
+
+
+@pytest.mark.parametrize("now", [[1.0, 1.0, 1.0], [3.0, 2.0, 1.0], [UNREAD_SCORE, UNREAD_SCORE, 1.0]])
+def test_scores_that_do_not_rise_together_change_nothing(now):
+    calibration = NoAnswerCalibration(threshold=0.4, scale=0.25, bias=0.2)
+    assert matched_no_answer(calibration, np.array([1.0, 2.0, 3.0]), np.array(now)) == calibration

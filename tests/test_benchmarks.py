@@ -96,6 +96,22 @@ def test_a_rival_is_trained(tmp_path):
 
 
 @pytest.mark.slow
+def test_formats_of_an_export_take_turns(tmp_path):
+    for package in ("tf2onnx", "onnxruntime"):
+        pytest.importorskip(package, reason=f"needs {package}: pip install -e .[onnx]")
+    arguments = ("--dataset=sample", "--questions=5", "--timed_questions=2", "--threads=1")
+    found = found_by(tmp_path, "small_targets", *arguments, "--formats=saved_model,onnx")
+    assert found["questions"] == 5
+    assert found["scores"]["onnx"]["same"] == 5 and found["scores"]["onnx"]["largest_difference"] < 1e-4
+    assert found["sizes"]["onnx"] < found["sizes"]["saved_model"]
+    (speeds,) = found["speed"].values()
+    for name in ("saved_model", "onnx"):
+        assert set(speeds[name]["speed"]) == set(speeds[name]["processor_ms"]) == SPREAD
+    # A process without TensorFlow.
+    assert speeds["onnx"]["peak_mib"] < speeds["saved_model"]["peak_mib"] / 2
+
+
+@pytest.mark.slow
 def test_layers_are_compared_with_their_limits(tmp_path):
     arguments = ("--batch=2", "--passage=11", "--question=5", "--questions_per_passage=1", "--repeats=1")
     found = found_by(tmp_path, "layers", *arguments)

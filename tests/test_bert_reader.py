@@ -253,3 +253,15 @@ def test_prepared_data_belongs_to_its_model(commands, data, encoder, tmp_path):
     done = commands("train", f"--run_dir={tmp_path / 'run'}", prepared, "--model=bert-span", "--epochs=0")
     assert done.status == 0, done
     assert_error(commands, "train", [f"--run_dir={tmp_path / 'x'}", prepared], [prepared, "another --model"])
+
+
+@pytest.mark.slow
+def test_adapting_needs_whole_passages(commands, folder, tmp_path):
+    """The model reads 96 pieces at once."""
+    article = ("Long", LONG, ARTICLES[0][2])
+    long = write_squad(tmp_path / "long.json", [article])
+    kept = write_squad(tmp_path / "kept.json", ARTICLES[1:3])
+    data = [f"--dataset={long}", f"--eval_dataset={long}", f"--kept_dataset={kept}"]
+    flags = [*data, f"--start_from={folder}", "--adapt", "--cache_dir="]
+    words = ["passage of ", " tokens, of which the model reads ", "leave such passages out"]
+    assert_error(commands, "train", [*flags, f"--run_dir={tmp_path / 'run'}"], words)

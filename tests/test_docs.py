@@ -50,6 +50,8 @@ NOT_RUN = {
     ".venv/bin/python": "the tests themselves",
     ".venv/bin/ruff": "CI runs it",
 }
+# What the blocks of a page import beside the package's own requirements.
+PACKAGES = {"docs/guides/edge.md": ("tf2onnx", "onnxruntime")}
 # Commands that read no dataset of TFDS and keep no tokens.
 WITHOUT_DATASETS = ("predict", "search", "index", "convert", "serve")
 # Folders and endings of the repository's own files.
@@ -369,6 +371,8 @@ def test_a_page_runs_from_top_to_bottom(page, session, folder, monkeypatch):
     """Each block may use what the blocks before it wrote."""
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[test]")
     pytest.importorskip("jax", reason="needs JAX: pip install -e .[test]")
+    for package in PACKAGES.get(page_name(page), ()):
+        pytest.importorskip(package, reason=f"needs {package}: pip install -e .[test]")
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     names, printed = {"__name__": "page"}, ""

@@ -7,6 +7,8 @@ import tensorflow as tf
 from test_bad_input import assert_error, contents
 from tiny import DEV_ARTICLES, squad_data
 
+from fabir_tf.edge import EdgeReader
+
 QUESTIONS = len(squad_data(DEV_ARTICLES).questions)
 
 
@@ -35,6 +37,27 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
+def test_a_run_is_exported_for_programs_without_tensorflow(commands, tiny_run, tmp_path):
+    pytest.importorskip("tf2onnx", reason="needs tf2onnx: pip install -e .[onnx]")
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e .[onnx]")
+    flags = (f"--run_dir={tiny_run.path}", f"--export_dir={tmp_path / 'exported'}", "--max_answer=1", "--format=onnx")
+    result = commands("export", *flags, f"--calibration_dataset={tiny_run.dev}", "--max_passage=20")
+    assert result.status == 0, result
+    assert result.stdout == f"{tmp_path / 'exported' / '1'}\n"
+    assert f"{QUESTIONS} held-out questions" in result.stderr and "68 of 68 answers" in result.stderr
+    assert len(result.stderr.splitlines()) == 2, result.stderr
+    read = EdgeReader.load(tmp_path / "exported" / "1")
+    assert read.calibration.questions == QUESTIONS and read.max_passage == 20
+    question, passage = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
+    asked = ("--max_answer=1", f"--question={question}", f"--passage={passage}")
+    expected = json.loads(commands("predict", f"--run_dir={tiny_run.path}", *asked).stdout)
+    assert read.answer(question, passage).text == expected["answer"]
+    before = contents(tmp_path)
+    assert_error(commands, "export", [*flags, "--version=1", "--calibration_dataset=none"], ["never written over"])
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -46,6 +69,20 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
         ("--run_dir={run} --export_dir={run}/config.json --calibration_dataset=none", ["config.json"]),
         ("--run_dir={run} --export_dir=new --n_best=0", ["--n_best=0"]),
         ("--run_dir={run} --export_dir=new --version=0", ["--version=0"]),
+        (
+            "--run_dir={run} --export_dir=new --format=tflite",
+            ["--format=tflite", "saved_model, onnx, litert, openvino"],
+        ),
+        ("--run_dir={run} --export_dir=new --quantization=int8", ["--quantization=int8 needs --format=litert"]),
+        ("--run_dir={run} --export_dir=new --format=onnx --n_best=2", ["--n_best is of no effect with --format=onnx"]),
+        (
+            "--run_dir={run} --export_dir=new --format=onnx --quantization=int8",
+            ["quantization=int8: found the format onnx, expected litert"],
+        ),
+        (
+            "--run_dir={run} --export_dir=new --format=litert --precision=mixed_bfloat16",
+            ["--precision=mixed_bfloat16: expected float32, which --format=litert computes in"],
+        ),
         (
             "--run_dir={run} --export_dir=new --precision=half",
             ["--precision=half: expected one of float32, mixed_bfloat16, mixed_float16"],

@@ -36,6 +36,7 @@ from fabir_tf.pipelines.text import word_processor
 from fabir_tf.pipelines.text.readable import is_blank, is_without_spaces
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
+from fabir_tf.reading import text_reader
 from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span, as_texts, validate_n_best
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.no_answer import NoAnswerCalibration
@@ -158,7 +159,7 @@ def test_questions_of_many_chunks_are_answered_in_their_order(reader, monkeypatc
     [(0, [0]), (1, [0, 1]), (256, [0, 256]), (800, [0, 256, 800]), (20000, [0, 256, 1280, 5376, 13568, 20000])],
 )
 def test_chunks_grow(count, expected):
-    assert list(module._chunk_bounds(count)) == expected
+    assert list(text_reader._chunk_bounds(count)) == expected
 
 
 def test_a_failure_ahead_is_raised_after_the_items_before_it(reader):

@@ -21,6 +21,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from fabir_tf.export import saved_model
 
 SERVING = Path(saved_model.__file__).parent / "serving"
+# Seconds that a busy machine may take for an answer.
+PATIENCE = 120
 PAIR = ("Who built the mill?", "The old mill was built by Anna Keld in 1712.")
 PAIRS = [PAIR, ("Where does Lake Orrin lie?", "Lake Orrin lies north of Dunmere; caf\u00e9 \U0001f600."), ("Who?", " ")]
 
@@ -174,7 +176,7 @@ def rest_server(answer, busy=0):
 @pytest.mark.slow
 def test_rest(answer, expected):
     with rest_server(answer, busy=2) as server:
-        assert_found(client("rest_client").ask(*zip(*PAIRS, strict=True), server=server), expected)
+        assert_found(client("rest_client").ask(*zip(*PAIRS, strict=True), server=server, deadline=PATIENCE), expected)
         command = [sys.executable, SERVING / "rest_client.py", *PAIR, f"--server={server}"]
         result = subprocess.run(command, capture_output=True, check=True)
         printed = json.loads(result.stdout)
@@ -187,7 +189,7 @@ def test_rest_without_an_answer(answer):
     rest = client("rest_client")
     refused = pytest.raises(rest.ServingError, match=r"refused the request: no model at /v1/models/other")
     with rest_server(answer) as server, refused:
-        rest.ask(*zip(PAIR, strict=True), server=server, model="other")
+        rest.ask(*zip(PAIR, strict=True), server=server, model="other", deadline=PATIENCE)
     with pytest.raises(rest.ServingError, match=r"gave no answer within 0.3 s: .*refused"):
         rest.ask(*zip(PAIR, strict=True), server=server, deadline=0.3)
     with rest_server(answer, busy=100) as server, pytest.raises(rest.ServingError, match="the batch queue is full"):
@@ -232,7 +234,7 @@ def grpc_server(answer, busy=0):
 @pytest.mark.slow
 def test_grpc(answer, expected):
     with grpc_server(answer, busy=2) as channel:
-        assert_found(client("grpc_client").ask(channel, *zip(*PAIRS, strict=True)), expected)
+        assert_found(client("grpc_client").ask(channel, *zip(*PAIRS, strict=True), deadline=PATIENCE), expected)
 
 
 @pytest.mark.slow
@@ -240,6 +242,6 @@ def test_grpc_without_an_answer(answer):
     with grpc_server(answer) as channel:
         rpc = client("grpc_client")
         with pytest.raises(rpc.ServingError, match="refused the request: no model other"):
-            rpc.ask(channel, *zip(PAIR, strict=True), model="other")
+            rpc.ask(channel, *zip(PAIR, strict=True), model="other", deadline=PATIENCE)
     with grpc_server(answer, busy=100) as channel, pytest.raises(rpc.ServingError, match=r"0.3 s: the batch queue"):
         rpc.ask(channel, *zip(PAIR, strict=True), deadline=0.3)

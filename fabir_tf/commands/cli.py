@@ -480,6 +480,12 @@ def _with_adapting(name: str, model: dict, training: dict) -> dict:
     from fabir_tf.training.adapting import EPOCHS, adapting_settings
 
     own = training_settings(name, training)
+    for setting in ("max_minutes", "patience"):
+        if own.get(setting) is not None and own.get("linear_decay_epochs") != 0:
+            raise UserError(
+                f"--adapt lets the learning rate fall to 0 in the last epoch, which --{setting}={own[setting]} leaves "
+                "open: leave it out, or add --linear_decay_epochs=0"
+            )
     return adapting_settings(bool(model.get("null_head")), own.get("epochs", EPOCHS)) | own
 
 

@@ -29,6 +29,7 @@ _SECONDS_TO_END = 1.0
 _NOTICES = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
     rb"|To enable the following instructions: .*rebuild TensorFlow"
+    rb"|INFO: Created TensorFlow Lite XNNPACK delegate for CPU"
     rb"|(?:[IWE]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWE] )\S*?(?:"
     rb"cudart_stub\.cc:\d+\] Could not find cuda drivers"
     rb"|cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized"

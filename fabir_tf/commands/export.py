@@ -1,9 +1,11 @@
-"""Writes a trained reader as a SavedModel that takes raw text, for TensorFlow Serving.
+"""Writes a trained reader as a SavedModel that takes raw text, or as a folder for programs without TensorFlow.
 
     fabir-export --run_dir=runs/base --export_dir=exported/fabir --calibration_dataset=held-out.json
+    fabir-export --model=fabir-base --export_dir=exported/onnx --format=onnx
 
-The model's folder assets.extra also holds warm-up requests for the server, and calibration.json, which measures how
-well the probabilities can be trusted.
+The SavedModel's folder assets.extra also holds warm-up requests for the server, and calibration.json, which measures
+how well the probabilities can be trusted. With --format=onnx, litert or openvino, the folder is what
+fabir_tf.edge.EdgeReader loads.
 """
 
 if __name__ == "__main__":
@@ -12,16 +14,24 @@ if __name__ == "__main__":
     # Ends the process, before anything else is imported.
     entry.run("export")
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.edge.runtimes import RUNTIMES
 from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import SquadData, hold_out
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
 from fabir_tf.reading.run_directory import reader_directory
 
+if TYPE_CHECKING:
+    from fabir_tf.reading.reader import Reader
+
 NONE = "none"
+SAVED_MODEL = "saved_model"
 
 
 def define_flags() -> None:
@@ -29,7 +39,14 @@ def define_flags() -> None:
     cli.define_reader_flags("is exported")
     flags.DEFINE_string("export_dir", None, "Folder that a server watches; the command writes a version into it.")
     flags.DEFINE_integer("version", None, "Number of the version; by default the one after the latest.", lower_bound=1)
-    flags.DEFINE_integer("n_best", 5, "Spans per question.", lower_bound=1, upper_bound=100)
+    flags.DEFINE_enum(
+        "format",
+        SAVED_MODEL,
+        [SAVED_MODEL, *RUNTIMES],
+        "A SavedModel, or a folder for fabir_tf.edge, which needs no TensorFlow; each has an extra of its name.",
+    )
+    flags.DEFINE_enum("quantization", NONE, [NONE, "int8"], "Weights of 8 bits, with --format=litert.")
+    flags.DEFINE_integer("n_best", 5, "Spans per question that a SavedModel returns.", lower_bound=1, upper_bound=100)
     flags.DEFINE_string(
         "calibration_dataset",
         None,
@@ -46,11 +63,12 @@ def main(values: flags.FlagValues) -> None:
     run_dir = cli.needed_reader_folder(values)
     cli.validate_given(values, export_dir="the folder of the exports")
     share = cli.validate_unanswerable_share(values)
-    from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader, version_folder
+    from fabir_tf.export.saved_model import version_folder
     from fabir_tf.reading.calibration import calibrate
     from fabir_tf.reading.reader import Reader
 
     # Report mistakes before the calibration, which may take minutes.
+    _validate_format(values)
     folder = version_folder(values.export_dir, values.version)
     data = _held_out(values, run_dir)
     run = reader_directory(run_dir)
@@ -62,11 +80,41 @@ def main(values: flags.FlagValues) -> None:
         reader.calibration = calibrate(reader, data, cli.show_progress, share)
     if reader.calibration:
         cli.to_stderr(reader.calibration.summary())
-    export_reader(reader, folder.parent, int(folder.name), values.n_best)
-    if not (folder / "assets.extra" / WARM_UP_FILE).exists():
-        cli.to_stderr("no warm-up requests are written: they need the package tensorflow-serving-api")
+    if values.format == SAVED_MODEL:
+        _write_saved_model(reader, folder, values.n_best)
+    else:
+        _write_for_edge(reader, folder, values.format, values.quantization)
     with named_errors("standard output"):
         print(folder)
+
+
+def _validate_format(values: flags.FlagValues) -> None:
+    """Refuses flags that do not fit the format, and a format whose packages are missing."""
+    if values.format == SAVED_MODEL:
+        if values.quantization != NONE:
+            raise UserError(f"--quantization={values.quantization} needs --format=litert, found {SAVED_MODEL}")
+        return
+    from fabir_tf.export.edge import validate_target
+
+    if not values["n_best"].using_default_value:
+        raise UserError(f"--n_best is of no effect with --format={values.format}: each call of EdgeReader has its own")
+    if values.precision != "float32":
+        raise UserError(f"--precision={values.precision}: expected float32, which --format={values.format} computes in")
+    validate_target(values.format, values.quantization)
+
+
+def _write_saved_model(reader: "Reader", folder: Path, n_best: int) -> None:
+    from fabir_tf.export.saved_model import WARM_UP_FILE, export_reader
+
+    export_reader(reader, folder.parent, int(folder.name), n_best)
+    if not (folder / "assets.extra" / WARM_UP_FILE).exists():
+        cli.to_stderr("no warm-up requests are written: they need the package tensorflow-serving-api")
+
+
+def _write_for_edge(reader: "Reader", folder: Path, target: str, quantization: str) -> None:
+    from fabir_tf.export.edge import export_edge
+
+    export_edge(reader, folder.parent, target, int(folder.name), quantization, cli.to_stderr)
 
 
 def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:

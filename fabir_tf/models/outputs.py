@@ -2,7 +2,9 @@
 
 from typing import Any
 
-START, END, NULL = "start_logits", "end_logits", "null_logits"
+from fabir_tf.pipelines.features.features import END, NULL, START
+
+__all__ = ["END", "NULL", "START", "reader_outputs"]
 
 
 def reader_outputs(start: Any, end: Any, null: Any = None) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from fabir_tf.reading.answers import (
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.ensemble_weights import any_order_sum, normalised_weights, shares_and_log_odds
 from fabir_tf.reading.no_answer import no_answer_probability
-from fabir_tf.reading.reader import Reader, validate_threshold
+from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import EnsembleDirectory
+from fabir_tf.reading.text_reader import validate_threshold
 
 if TYPE_CHECKING:
     from fabir_tf.reading.ensemble_graph import EnsembleGraph

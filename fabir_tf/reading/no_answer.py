@@ -151,6 +151,33 @@ def calibrate_no_answer(
     )
 
 
+def matched_no_answer(
+    calibration: NoAnswerCalibration, start_scores: np.ndarray, scores: np.ndarray
+) -> NoAnswerCalibration:
+    """The calibration under which a reader says of questions what the one that it was trained from said of them.
+
+    Training moves and stretches scores, also of questions whose answers stay. A line through both readers' scores of
+    the same questions, by least squares, tells how much.
+
+    Args:
+        calibration: that of the reader before it was trained further.
+        start_scores, scores: float `(questions,)`, `Answer.score` of both; `UNREAD_SCORE` is left out.
+
+    Returns:
+        The calibration with another scale and bias; as it is where the scores do not rise together.
+    """
+    is_read = (start_scores > UNREAD_SCORE) & (scores > UNREAD_SCORE)
+    before, now = (np.asarray(values, np.float64)[is_read] for values in (start_scores, scores))
+    if len(now) < 2 or not now.std():
+        return calibration
+    slope = float(np.mean((now - now.mean()) * (before - before.mean())) / now.var())
+    if slope <= 0:
+        return calibration
+    shift = float(before.mean() - slope * now.mean())
+    scale, bias = calibration.scale * slope, calibration.bias - calibration.scale * shift
+    return dataclasses.replace(calibration, scale=scale, bias=bias)
+
+
 def fit_scale_and_bias(scores: np.ndarray, is_unanswerable: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     """The scale and bias of `no_answer_probability` with the lowest log loss.
 

@@ -2,70 +2,32 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 
 from fabir_tf import onednn
 from fabir_tf.backends import backend
 from fabir_tf.backends.bfloat16 import precision_to_read_in
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.models import build_model, model_name
-from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.models.precision import POLICIES, dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import set_frozen_tables, set_weights
-from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_coverage
-from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
-from fabir_tf.pipelines.features.features import Features
-from fabir_tf.pipelines.features.windows import merge_windows, reading_examples, smallest_null
 from fabir_tf.pipelines.text.processor import TextProcessor
-from fabir_tf.pipelines.text.readable import READS_ENGLISH, is_blank, is_without_spaces
-from fabir_tf.pipelines.text.tokenized import TokenizedDataset
-from fabir_tf.reading.answers import (
-    NO_ANSWER,
-    OWN_THRESHOLD,
-    Answer,
-    Dataset,
-    Progress,
-    QuestionScores,
-    Span,
-    answer_of,
-    as_text,
-    as_texts,
-    questions_about,
-    validate_n_best,
-)
+from fabir_tf.reading.answers import OWN_THRESHOLD, validate_n_best
 from fabir_tf.reading.calibration import Calibration
-from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, no_answer_probability
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import EnsembleDirectory, RunDirectory, reader_directory
+from fabir_tf.reading.text_reader import TextReader, validate_threshold
 
 if TYPE_CHECKING:
     from fabir_tf.reading.graph_reader import GraphReader
 
-# Questions tokenized at once while the model reads the chunk before: a small first chunk gives the model work early,
-# large ones fill its batches. Tokenizing takes a fifth of the time of reading, so each chunk may be larger.
-FIRST_CHUNK, CHUNK_GROWTH, LARGEST_CHUNK = 256, 4, 8192
 
-Watch = Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], object]
-
-
-class Logits(NamedTuple):
-    """Logits of the passages of some questions: start and end `(questions, passage)`, null `(questions, 2)`."""
-
-    start: np.ndarray
-    end: np.ndarray
-    null: np.ndarray | None
-
-
-class Reader:
+class Reader(TextReader):
     """Answers questions with the words of a passage.
 
     Args:
@@ -98,22 +60,21 @@ class Reader:
         log: Callable[[str], object] | None = None,
         no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ):
-        validate_threshold(no_answer_threshold, config.null_head)
-        if not 1 <= max_passage <= LONGEST_PASSAGE:
-            raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
+        super().__init__(
+            processor,
+            backend.Logits(model),
+            lambda count: backend.traced(config.decoder(count), has_null=config.null_head),
+            config.null_head,
+            config.max_answer,
+            max_passage,
+            calibration,
+            log,
+            no_answer_threshold,
+        )
         self.model = model
-        self.processor = processor
         self.config = config
-        self.max_passage = max_passage
-        self.calibration = calibration
-        self._threshold = no_answer_threshold
         # What another process loads this reader from; see `__reduce__`.
         self._folder: str | None = None
-        _validate_process()
-        self._log: Callable[[str], object] | None = log or _warn
-        self._logits = backend.Logits(model)
-        self._decoders: dict[int, Callable] = {}
-        self._tokenizing = ThreadPoolExecutor(1, "fabir_tf-tokenizing")
 
     def __repr__(self) -> str:
         return f"Reader({model_name(self.config)}, max_passage={self.max_passage}, max_answer={self.config.max_answer})"
@@ -239,223 +200,6 @@ class Reader:
         """The dtype policy that the layers compute in, such as "float32"."""
         return self.model.dtype_policy.name
 
-    @property
-    def temperature(self) -> float:
-        """What logits are divided by before they become probabilities of spans."""
-        if not self.calibration:
-            return 1.0
-        chosen = self._no_answer_calibration if self.no_answer_threshold is not None else None
-        return (chosen or self.calibration).temperature
-
-    @property
-    def no_answer_threshold(self) -> float | None:
-        """The reader abstains above this no-answer probability; None if it always answers."""
-        if not isinstance(self._threshold, str):
-            return self._threshold
-        return self._no_answer_calibration.threshold if self._no_answer_calibration else None
-
-    def with_threshold(self, no_answer_threshold: float | str | None) -> "Reader":
-        """The same reader, with the same weights in memory, that abstains elsewhere.
-
-        Args:
-            no_answer_threshold: as for `load`.
-
-        Raises:
-            UserError: the threshold does not fit.
-        """
-        validate_threshold(no_answer_threshold, self.config.null_head)
-        # Not `copy.copy`, which would load it from its folder as unpickling does.
-        other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__ | {"_threshold": no_answer_threshold}
-        return other
-
-    @property
-    def no_answer_scale_and_bias(self) -> tuple[float, float]:
-        """Those of `no_answer_probability`."""
-        chosen = self._no_answer_calibration
-        return (chosen.scale, chosen.bias) if chosen else (1.0, 0.0)
-
-    @property
-    def _no_answer_calibration(self) -> NoAnswerCalibration | None:
-        return self.calibration.no_answer if self.calibration and self.config.null_head else None
-
-    def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
-        """Answers one question.
-
-        Args:
-            question: any text.
-            passage: any text of any length.
-            n_best: spans to return in `Answer.n_best`.
-
-        Returns:
-            The answer. Where a text is blank (it holds no letter and no digit) or the passage is mostly in Han, kana,
-            Thai, Lao or Khmer letters, the reader does not answer and all probabilities of spans are 0.
-
-        Raises:
-            UserError: `n_best` is out of its range, or a text is no string.
-        """
-        return self.answer_batch([as_text("question", question)], [as_text("passage", passage)], n_best)[0]
-
-    def answer_batch(self, questions: Iterable[str], passages: Iterable[str], n_best: int = 1) -> list[Answer]:
-        """Answers many questions, each about its own passage; equal passages are read together.
-
-        Args:
-            questions: texts: a list, a tuple, a generator, a NumPy array, a column of a table. They are taken in their
-                own order, whatever labels a table gives them.
-            passages: as many texts.
-            n_best: spans to return in each `Answer.n_best`.
-
-        Returns:
-            An answer per question, in order; each is what `answer` returns for it.
-
-        Raises:
-            UserError: the numbers of texts differ, `n_best` is out of its range, or a text is no string; nothing has
-                been read then.
-        """
-        n_best = validate_n_best(n_best)
-        asked, texts = as_texts("question", questions), as_texts("passage", passages)
-        if len(asked) != len(texts):
-            raise UserError(f"expected as many questions as passages, found {len(asked)} and {len(texts)}")
-        _validate_process()
-        # Questions about the same passage go next to each other.
-        index = {passage: number for number, passage in enumerate(dict.fromkeys(texts))}
-        order = sorted(range(len(asked)), key=lambda number: index[texts[number]])
-        chunks = [order[begin:end] for begin, end in pairwise(_chunk_bounds(len(order)))]
-        pairs = ([[part[number] for number in chunk] for part in (asked, texts)] for chunk in chunks)
-        tokenized: Iterator[TokenizedDataset] = (self._tokenize_texts(*pair) for pair in pairs)
-        if len(chunks) > 1:
-            tokenized = self._one_ahead(tokenized)
-        answers: dict[int, Answer] = {}
-        for chunk, part in zip(chunks, tokenized, strict=True):
-            answers.update(zip(chunk, self.predict(part, n_best), strict=True))
-        return [answers[number] for number in range(len(asked))]
-
-    def tokenize(
-        self, data: SquadData, cache_dir: str | os.PathLike | None = None, log: Callable[[str], object] = print
-    ) -> TokenizedDataset:
-        """Tokenizes a dataset once, for several calls of `predict`, `scores` and `coverage`.
-
-        Args:
-            data: the questions.
-            cache_dir: folder that keeps tokens between runs; None keeps none.
-            log: called with a line about the progress.
-        """
-        return self.processor.tokenize(data, cache_dir, log)
-
-    def coverage(self, dataset: Dataset) -> CoverageLedger:
-        """What perfect predictions could reach on a dataset: whole tokens, at most `max_answer` of them.
-
-        Args:
-            dataset: questions, or what `tokenize` returned for them.
-        """
-        tokenized = self._tokenized(dataset)
-        limits = (self.config.max_answer, self.config.null_head)
-        return measure_coverage(tokenized.data, tokenized.passage_tokens(), *limits)
-
-    def predict(
-        self,
-        dataset: Dataset,
-        n_best: int = 1,
-        progress: Progress | None = None,
-        watch: Watch | None = None,
-    ) -> list[Answer]:
-        """Answers every question of a dataset; none is dropped.
-
-        Args:
-            dataset: questions, or what `tokenize` returned for them.
-            n_best: spans to return in each `Answer.n_best`.
-            progress: called with (examples done, examples in total) after each batch.
-            watch: called with the number of each question that can be read, its start and end logits, `(passage,)` or
-                longer with padding, and its null logits `(2,)` or None.
-
-        Returns:
-            An answer per question, in the dataset's order. Where a text cannot be read (see `answer`), the reader does
-            not answer.
-
-        Raises:
-            UserError: `n_best` is out of its range.
-        """
-        n_best = validate_n_best(n_best)
-        tokenized = self._tokenized(dataset)
-        answers = [NO_ANSWER] * len(tokenized.data.questions)
-        for question, spans, score in self.best_spans(tokenized, n_best, progress, watch):
-            none, share = self._no_answer(spans[0].probability, score)
-            answers[question] = answer_of(spans, none, share, score, self.no_answer_threshold)
-        return answers
-
-    def best_spans(
-        self, dataset: Dataset, n_best: int, progress: Progress | None = None, watch: Watch | None = None
-    ) -> Iterator[tuple[int, list[Span], float]]:
-        """The best spans of every question that can be read (see `answer`), in no particular order.
-
-        Args:
-            dataset, n_best, progress, watch: as for `predict`.
-
-        Yields:
-            The number of a question; its spans, the best first, each with its probability given that there is an
-            answer; and `Answer.score`.
-        """
-        tokenized = self._tokenized(dataset)
-        decoder = self._decoder(n_best)
-        temperature = self.temperature
-        for questions, logits in self._read(tokenized, progress):
-            scaled = _divided(logits, temperature)
-            firsts, lasts, probabilities, scores = (np.asarray(part) for part in decoder(*scaled))
-            scores = _unscaled(scores, temperature)
-            for i, question in enumerate(questions):
-                yield (
-                    int(question),
-                    _spans(tokenized, question, firsts[i], lasts[i], probabilities[i])[:n_best],
-                    float(scores[i]),
-                )
-                if watch:
-                    watch(int(question), logits.start[i], logits.end[i], _row(logits.null, i))
-
-    def scores(self, dataset: Dataset, progress: Progress | None = None) -> Iterator[QuestionScores]:
-        """The scores of every question that can be read (see `answer`), in no particular order.
-
-        Args:
-            dataset: questions, or what `tokenize` returned for them.
-            progress: called with (examples done, examples in total) after each batch.
-
-        Yields:
-            The scores; those of passages read in windows are merged.
-        """
-        tokenized = self._tokenized(dataset)
-        decoder = self._decoder(1)
-        texts = tokenized.texts
-        for questions, logits in self._read(tokenized, progress):
-            firsts, lasts, _, scores = (np.asarray(part) for part in decoder(*logits))
-            for i, question in enumerate(questions):
-                passage = int(tokenized.question_passages[question])
-                part = slice(texts.splits[passage], texts.splits[passage + 1])
-                length = int(texts.lengths[passage])
-                yield QuestionScores(
-                    int(question),
-                    logits.start[i, :length],
-                    logits.end[i, :length],
-                    None if logits.null is None else logits.null[i],
-                    texts.starts[part],
-                    texts.ends[part],
-                    int(firsts[i, 0]),
-                    int(lasts[i, 0]),
-                    float(scores[i]),
-                )
-
-    def window_logits(self, features: Features, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, Logits]]:
-        """The logits of examples, each a window of a passage, batch by batch.
-
-        Args:
-            features: those of the examples, from the reader's processor.
-            lengths: int `(examples,)`, passage tokens of each example.
-
-        Yields:
-            The numbers of a batch's examples, `(batch,)`, and their logits; those of passages are padded.
-        """
-        batches = list(reading_batches(features.longest))
-        for batch, outputs in zip(batches, self._logits(features, batches), strict=True):
-            yield batch, _of_passages(outputs, features.logit_offsets[batch], lengths[batch])
-
     def in_graph(self, n_best: int = 5) -> "GraphReader":
         """The reader in core TensorFlow operations, for a SavedModel.
 
@@ -469,92 +213,6 @@ class Reader:
         from fabir_tf.reading.graph_reader import GraphReader
 
         return GraphReader(self, validate_n_best(n_best))
-
-    def _no_answer(self, best: float, score: float) -> tuple[float, float]:
-        """The no-answer probability, and what all spans together have.
-
-        Args:
-            best: probability of the best span, given that there is an answer.
-            score: `Answer.score`.
-        """
-        if not self.config.null_head:
-            return 1.0 - best, 1.0
-        none = float(no_answer_probability(np.float64(score), *self.no_answer_scale_and_bias))
-        # A reader that always answers assumes that there is an answer.
-        return none, 1.0 if self.no_answer_threshold is None else 1.0 - none
-
-    def _decoder(self, n_best: int) -> Callable:
-        """A traced decoder that returns at least `n_best` spans; one for each power of two, so that there are few."""
-        count = 1 << (n_best - 1).bit_length()
-        if count not in self._decoders:
-            decoder = backend.traced(self.config.decoder(count), has_null=self.config.null_head)
-            # Another thread may have made one in the meantime.
-            self._decoders.setdefault(count, decoder)
-        return self._decoders[count]
-
-    def _tokenized(self, dataset: Dataset) -> TokenizedDataset:
-        # Silent, because standard output belongs to the caller.
-        return dataset if isinstance(dataset, TokenizedDataset) else self.processor.tokenize(dataset, log=_silent)
-
-    def _tokenize_texts(self, questions: list[str], passages: list[str]) -> TokenizedDataset:
-        return self._tokenized(questions_about(questions, passages))
-
-    def _one_ahead(self, items: Iterator[TokenizedDataset]) -> Iterator[TokenizedDataset]:
-        """Makes the next item in another thread while the last one is used."""
-        coming = self._tokenizing.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = self._tokenizing.submit(next, items, None)
-            yield item
-
-    def _read(self, tokenized: TokenizedDataset, progress: Progress | None) -> Iterator[tuple[np.ndarray, Logits]]:
-        """Question numbers with the logits of their whole passages, batch by batch.
-
-        Passages that are read in windows come last, one by one. Questions that cannot be read, or are about such a
-        passage, are left out.
-        """
-        _validate_process()
-        lengths = tokenized.passage_lengths[tokenized.question_passages]
-        lengths = np.where(self._are_readable(tokenized), lengths, 0)
-        sizes = self.processor.window_sizes(tokenized.question_lengths, self.max_passage)
-        examples = reading_examples(lengths, sizes)
-        features = self.processor.features(tokenized, examples)
-        is_whole = examples.lengths == lengths[examples.questions]
-        windows: dict[int, list[tuple[int, Logits]]] = {}
-        done = 0
-        for batch, logits in self.window_logits(features, examples.lengths):
-            whole = is_whole[batch]
-            if whole.any():
-                yield examples.questions[batch[whole]], _select(logits, whole)
-            for i in np.flatnonzero(~whole):
-                example = batch[i]
-                length = examples.lengths[example]
-                window = Logits(logits.start[i, :length], logits.end[i, :length], _row(logits.null, i))
-                windows.setdefault(int(examples.questions[example]), []).append(
-                    (int(examples.offsets[example]), window)
-                )
-            done += len(batch)
-            if progress:
-                progress(done, len(examples.lengths))
-        for question, parts in windows.items():
-            yield np.array([question]), _merge(parts, int(lengths[question]))
-
-    def _are_readable(self, tokenized: TokenizedDataset) -> np.ndarray:
-        """Whether each question and its passage can be read, boolean `(questions,)`."""
-        data = tokenized.data
-        asked = np.array([not is_blank(question.text) for question in data.questions], bool)
-        asked &= tokenized.question_lengths > 0
-        passages = np.array([not is_blank(passage) for passage in data.passages], bool)
-        if self.processor.needs_spaces:
-            others = np.array([is_without_spaces(passage) for passage in data.passages], bool)
-            passages &= ~others
-            self._tell_language(bool(others[tokenized.question_passages[asked]].any()))
-        return asked & passages[tokenized.question_passages]
-
-    def _tell_language(self, is_other: bool) -> None:
-        """Says once that some passages are not read."""
-        if is_other and self._log:
-            log, self._log = self._log, None
-            log(READS_ENGLISH)
 
 
 def validate_single(reader: Any) -> Reader:
@@ -576,72 +234,11 @@ def _tell_earlier_threshold(run: RunDirectory, calibration: Calibration | None, 
         )
 
 
-def _warn(line: str) -> None:
-    warnings.warn(line, stacklevel=2)
-
-
-def _silent(line: str) -> None:
-    pass
-
-
 def _lasting_name(run: RunDirectory) -> str:
     """The name of a reader for another process, which may have another current folder or another installation."""
     if run.path.name in pretrained_readers() and run.path == pretrained_folder(run.path.name):
         return run.path.name
     return str(run.path.absolute())
-
-
-# The process that made the first reader.
-_process = 0
-
-
-def validate_threshold(threshold: float | str | None, null_head: bool) -> None:
-    """Refuses a threshold that is none, or that a reader has no probability for.
-
-    Args:
-        threshold: as for `Reader`.
-        null_head: whether the reader can say that there is no answer.
-
-    Raises:
-        UserError: the threshold does not fit.
-    """
-    if threshold is None or threshold == OWN_THRESHOLD:
-        return
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-        raise UserError(
-            f'no_answer_threshold must be a number from 0 to 1, None (always answers) or "own", found {threshold!r}'
-        )
-    if not null_head:
-        raise UserError(
-            f"no_answer_threshold={threshold}: this reader has no null head and always answers; --null_head trains one "
-            "that has"
-        )
-
-
-def _validate_process() -> None:
-    """Refuses to read in a process that was forked after a reader was made.
-
-    The fork has the locks of the backend's threads, but not the threads, so it would wait for them forever.
-
-    Raises:
-        UserError: this is such a process.
-    """
-    global _process
-    _process = _process or os.getpid()
-    if os.getpid() != _process:
-        raise UserError(
-            "this process was forked from one that had loaded a reader, so reading would wait forever: load the reader "
-            "after the fork only, or give it to a process that multiprocessing.get_context('spawn') starts"
-        )
-
-
-def _chunk_bounds(count: int) -> Iterator[int]:
-    """0, and the end of each chunk of this many questions."""
-    bound, size = 0, FIRST_CHUNK
-    yield bound
-    while bound < count:
-        bound, size = min(bound + size, count), min(CHUNK_GROWTH * size, LARGEST_CHUNK)
-        yield bound
 
 
 def _validate_sizes(run: RunDirectory, config: ReaderConfig, processor: TextProcessor) -> None:
@@ -656,53 +253,3 @@ def _validate_sizes(run: RunDirectory, config: ReaderConfig, processor: TextProc
                 f"{run.path}: found {name}={size} in the text processor, expected {getattr(config, name)} as in "
                 f"{run.config.name}"
             )
-
-
-def _row(values: np.ndarray | None, row: int | np.integer) -> np.ndarray | None:
-    return None if values is None else values[row]
-
-
-def _select(logits: Logits, rows: np.ndarray) -> Logits:
-    return Logits(logits.start[rows], logits.end[rows], None if logits.null is None else logits.null[rows])
-
-
-def _divided(logits: Logits, temperature: float) -> Logits:
-    null = None if logits.null is None else logits.null / temperature
-    return Logits(logits.start / temperature, logits.end / temperature, null)
-
-
-def _unscaled(scores: np.ndarray, temperature: float) -> np.ndarray:
-    """Scores of the model's own logits, from those of divided ones."""
-    return np.where(scores > UNREAD_SCORE, scores * temperature, scores)
-
-
-def _of_passages(outputs: dict[str, np.ndarray], offsets: np.ndarray, lengths: np.ndarray) -> Logits:
-    """The logits of the passages' tokens, which some models have in the middle of a longer sequence."""
-    parts = [outputs[name] for name in (START, END)]
-    if offsets.any():
-        columns = np.minimum(offsets[:, None] + np.arange(lengths.max()), parts[0].shape[1] - 1)
-        is_token = np.arange(lengths.max()) < lengths[:, None]
-        parts = [np.where(is_token, np.take_along_axis(part, columns, axis=1), np.float32(-1e9)) for part in parts]
-    return Logits(parts[0], parts[1], outputs.get(NULL))
-
-
-def _merge(parts: list[tuple[int, Logits]], length: int) -> Logits:
-    offsets, windows = zip(*sorted(parts, key=lambda part: part[0]), strict=True)
-    starts, ends, nulls = zip(*windows, strict=True)
-    start, end = (merge_windows(list(logits), np.array(offsets), length)[None] for logits in (starts, ends))
-    return Logits(start, end, None if nulls[0] is None else smallest_null(np.array(nulls))[None])
-
-
-def _spans(tokenized: TokenizedDataset, question: int, firsts, lasts, probabilities) -> list[Span]:
-    passage = int(tokenized.question_passages[question])
-    text, begin = tokenized.data.passages[passage], tokenized.texts.splits[passage]
-    length = tokenized.passage_lengths[passage]
-    spans: list[Span] = []
-    for first, last, probability in zip(firsts, lasts, probabilities, strict=True):
-        if not (0 <= first < length and last < length) or (spans and probability == 0):
-            continue
-        start = int(tokenized.texts.starts[begin + first])
-        # A decoder that chooses start and end independently may find an end before the start.
-        end = max(start, int(tokenized.texts.ends[begin + last]))
-        spans.append(Span(text[start:end], start, end, float(probability)))
-    return spans

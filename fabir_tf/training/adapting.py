@@ -1,14 +1,19 @@
 """Adapting a trained reader to texts of one's own, without forgetting the rest: `fabir-train --adapt`."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from fabir_tf.pipelines.datasets.negatives import make_negatives
 from fabir_tf.pipelines.datasets.sources import SAMPLE
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import QuestionAnswerer
-from fabir_tf.reading.calibration import Calibration, calibrate
+from fabir_tf.reading.calibration import Calibration, calibrate, predict_at_temperatures
+from fabir_tf.reading.no_answer import matched_no_answer
+from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory
 
 FEWEST_QUESTIONS = 300
@@ -44,13 +49,22 @@ def adapting_settings(null_head: bool, epochs: int = EPOCHS) -> dict[str, Any]:
 
 
 def adapted_calibration(
-    reader: QuestionAnswerer, start: RunDirectory, held_out: SquadData, null_head: bool, log: Callable[[str], object]
+    reader: QuestionAnswerer,
+    start: RunDirectory,
+    kept: SquadData | None,
+    held_out: SquadData,
+    null_head: bool,
+    log: Callable[[str], object],
 ) -> Calibration | None:
     """The calibration of an adapted reader: a new one if enough questions are held out, else that of its start.
+
+    Where it stays and the reader may decline, scale and bias are matched (`matched_no_answer`), so that the kept
+    questions have the no-answer probabilities that they had.
 
     Args:
         reader: the adapted reader.
         start: what it started from.
+        kept: the questions whose answers were to stay as they were; None if they cannot be read.
         held_out: questions that it was not trained on. Where all have an answer, others without one are made of them,
             which count as much.
         null_head: whether the reader may decline.
@@ -72,4 +86,16 @@ def adapted_calibration(
             log(f"new calibration: {calibration.summary()}")
             return calibration
     log(f"the calibration stays that of {start.path.name}: {reason}")
-    return Calibration.load(start.calibration) if start.calibration.exists() else None
+    if not start.calibration.exists():
+        return None
+    calibration = Calibration.load(start.calibration)
+    if not null_head or kept is None or calibration.no_answer is None:
+        return calibration
+    before, now = (_scores(answerer, kept) for answerer in (Reader.load(start.path), reader))
+    return dataclasses.replace(calibration, no_answer=matched_no_answer(calibration.no_answer, before, now))
+
+
+def _scores(answerer: QuestionAnswerer, data: SquadData) -> np.ndarray:
+    scores = predict_at_temperatures(answerer, data, np.ones(1)).scores
+    assert scores is not None, "expected a reader with a null head"
+    return scores

@@ -146,7 +146,9 @@ def prepare_data(
     own = len(train_data.questions)
     if training.kept_dataset:
         kept_data = load_dataset(training.kept_dataset, "train", flag="--kept_dataset", **options.tfds_folders, log=log)
-        train_data = join([train_data, kept_data if model_config.null_head else _without_unanswerable(kept_data, log)])
+        train_data = _with_kept(
+            train_data, kept_data if model_config.null_head else _without_unanswerable(kept_data, log)
+        )
     processor = _processor(model_config, training, processor_folder, log)
     tokenized, evaluation = (processor.tokenize(data, options.cache_dir, log) for data in (train_data, eval_data))
     if training.limit_evaluation:
@@ -388,6 +390,17 @@ def _teachers(names: str) -> list[TeacherDistributions]:
     return [TeacherDistributions.load(path) for path in paths]
 
 
+def _with_kept(data: SquadData, kept: SquadData) -> SquadData:
+    known = {question.id for question in data.questions}
+    shared = next((question.id for question in kept.questions if question.id in known), None)
+    if shared:
+        raise UserError(
+            f"--kept_dataset: {kept.name} has the question {shared!r} of {data.name}, whose answers are to be learned: "
+            "expected other questions"
+        )
+    return join([data, kept])
+
+
 def _distributions_of(start_from: str, data: SquadData, log: Callable[[str], object]) -> TeacherDistributions:
     """What the reader that a training starts from says of its questions."""
     # Every command imports this module for the names of the settings, and few need a reader.
@@ -405,8 +418,15 @@ def _soft_labels(
     if not teachers:
         return np.zeros((len(questions), 2, 0), np.float32)
     ids = [tokenized.data.questions[number].id for number in questions]
-    # A teacher's distributions cover whole passages.
     lengths = examples.examples.lengths
+    whole = tokenized.passage_lengths[tokenized.question_passages[questions]]
+    taught = {identifier for teacher in teachers for identifier in teacher.ids}
+    cut = np.flatnonzero((lengths < whole) & [identifier in taught for identifier in ids])
+    if len(cut):
+        raise UserError(
+            f"a teacher's distributions are about whole passages: found question {ids[cut[0]]!r} with a passage of "
+            f"{whole[cut[0]]:,} tokens, of which the model reads {lengths[cut[0]]:,} at once; leave such passages out"
+        )
     return mean_soft_labels([teacher.soft_labels(ids, lengths) for teacher in teachers])
 
 

@@ -31,6 +31,7 @@ class PreparedRun:
         training: data and hyper-parameters.
         data: what training reads.
         resuming: whether there is a checkpoint to continue from.
+        options: where this machine keeps data.
     """
 
     run: RunDirectory
@@ -38,6 +39,7 @@ class PreparedRun:
     training: TrainingConfig
     data: PreparedData
     resuming: bool
+    options: DataOptions
 
 
 def prepare_run(
@@ -98,7 +100,7 @@ def prepare_run(
         run.write_config(model_config, training, data.fingerprint)
     if data.summary and not resuming:
         log(data.summary)
-    return PreparedRun(run, model_config, training, data, resuming)
+    return PreparedRun(run, model_config, training, data, resuming, options)
 
 
 def _prepared_setting(prepared: Path, settings: dict[str, Any], name: str) -> Any:

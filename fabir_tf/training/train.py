@@ -21,6 +21,8 @@ from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights, weights_of
+from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.examples import true_spans
 from fabir_tf.pipelines.features.features import Features
@@ -273,6 +275,7 @@ class _Session:
         self.evaluation = data.evaluation
         self.true_spans = true_spans(data.evaluation, prepared.model_config.null_head)
         self.resuming = prepared.resuming
+        self.options = prepared.options
         self.trainer = trainer
         self.model = trainer.model
         self.reader = Reader(self.model, data.processor, prepared.model_config)
@@ -415,17 +418,29 @@ class _Session:
         texts = {key: answer.text for key, answer in answers.items()}
         write_text(self.run.predictions, json.dumps(texts, ensure_ascii=False))
         if self.training.kept_dataset:
-            start = reader_directory(self.training.start_from)
-            null_head = self.reader.config.null_head
-            calibration = adapted_calibration(self.reader, start, self.evaluation.data, null_head, self.log)
-            if calibration:
-                calibration.save(self.run.calibration)
+            self._calibrate_adapted()
         _save_model(self.run, self.model)
         best = self.state["epochs"][self.state["best_epoch"]]
         self.log(
             f"best: epoch {best['epoch']}  EM {best['exact_match']:.2f}  F1 {best['f1']:.2f}; "
             f"try it with: fabir-predict --run_dir={self.run.path} --question=... --passage=..."
         )
+
+    def _calibrate_adapted(self) -> None:
+        start, null_head = reader_directory(self.training.start_from), self.reader.config.null_head
+        kept = self._kept_questions() if null_head else None
+        calibration = adapted_calibration(self.reader, start, kept, self.evaluation.data, null_head, self.log)
+        if calibration:
+            calibration.save(self.run.calibration)
+
+    def _kept_questions(self) -> SquadData | None:
+        name = self.training.kept_dataset
+        try:
+            return load_dataset(name, "train", flag="--kept_dataset", log=self.log, **self.options.tfds_folders)
+        except UserError as error:
+            # Prepared data may be trained on where that file is not.
+            self.log(f"no-answer probabilities are not matched on the kept questions: {error}")
+            return None
 
 
 def _start_weights(training: TrainingConfig, model: keras.Model) -> list[tuple[keras.Variable, np.ndarray]]:

@@ -73,6 +73,26 @@ def array_batches(
             yield ahead.popleft().result()
 
 
+def token_inputs(features: Features, batch: np.ndarray, step: int = 1) -> dict[str, np.ndarray]:
+    """One batch as the model itself reads it, without the deduplication of `array_batches`.
+
+    Args:
+        features: the examples.
+        batch: int64 `(batch,)`, example numbers.
+        step: lengths are multiples of it.
+
+    Returns:
+        `{text}_{part}`, such as `passage_words`, `(batch, length, ...)`, padded with 0 to the longest text.
+    """
+    inputs: dict[str, np.ndarray] = {}
+    for text, segment in features.segments.items():
+        lengths = segment.lengths[batch]
+        width = max(-(-int(lengths.max()) // step), 1) * step
+        tokens = _padded(features.tokens, segment.starts[batch], lengths, len(batch), width)
+        inputs |= {f"{text}_{part}": values[tokens] for part, values in features.unique.items()}
+    return inputs
+
+
 def bucket_shapes(shapes: Iterable[Shape], most: int = SHAPES) -> list[Shape]:
     """Few shapes that all given ones fit into, with little wasted work.
 

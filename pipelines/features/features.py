@@ -11,6 +11,9 @@ PASSAGE_INDEX = "passage_index"
 SHARED_TEXT = "passage"
 """The text that several examples of a batch may share; it is read once for all of them."""
 
+START, END, NULL = "start_logits", "end_logits", "null_logits"
+"""Outputs of a model: logits of the passage's tokens, and those of "no answer" if it has any."""
+
 NO_ANSWER = -1
 """Stands for the answer's first and last token where the passage holds no answer."""
 

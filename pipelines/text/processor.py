@@ -101,6 +101,13 @@ class TextProcessor(abc.ABC):
         """Tables that the model holds and does not train, by the name of the layer that has a `frozen_table`."""
         return {}
 
+    def without_tables(self) -> "TextProcessor":
+        """The same processor without its `frozen_tables`, for programs whose model holds them: itself, if it has none.
+
+        It makes the same inputs; no reader can be built of it.
+        """
+        return self
+
     def with_limits(self, max_sequence: int, max_question: int) -> "TextProcessor":
         """The same processor with another length budget: itself, where question and passage share none.
 

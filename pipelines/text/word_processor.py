@@ -165,7 +165,14 @@ class WordProcessor(WordTokenizer, TextProcessor):
     @property
     def frozen_tables(self) -> dict[str, np.ndarray]:
         """The frozen word vectors."""
-        return {"word_embedding": self.vectors.table} if len(self.vectors.table) else {}
+        return {"word_embedding": self.vectors.table} if self.vectors.table.size else {}
+
+    def without_tables(self) -> "WordProcessor":
+        """Keeps the words, whose ids it needs; see `TextProcessor.without_tables`."""
+        table = np.zeros((len(self.vectors.words), 0), np.float16)
+        other = WordProcessor(self.vocabulary, WordVectors(self.vectors.words, table, "none"), self.max_word_characters)
+        other.rules, other.saved_tokenizer_version = self.rules, self.saved_tokenizer_version
+        return other
 
     def features(self, tokenized: TokenizedDataset, examples: Examples) -> Features:
         """Looks up every distinct word once; see `TextProcessor.features`."""
