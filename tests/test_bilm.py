@@ -7,6 +7,7 @@ from pathlib import Path
 
 import bilm_folders
 import h5py
+import keras
 import numpy as np
 import pytest
 from shared_data import SHARED
@@ -26,9 +27,8 @@ def layers_of(folder):
     """The two layers of a folder's biLM, with its weights."""
     found = read_bilm(folder)
     characters, language_model = found.sizes.character_layer(), found.sizes.language_model()
-    characters.build((None, None, 50))
-    language_model.build((None, None, found.sizes.projection))
-    found.set_weights(characters, language_model)
+    ids = keras.Input((None, 50), dtype="int32")
+    found.set_weights(keras.Model(ids, language_model(characters(ids), ids[:, :, 0] > 0)))
     return characters, language_model
 
 

@@ -29,7 +29,7 @@ CHARACTERS, LANGUAGE_MODEL = "bilm_characters", "bilm"
 
 @dataclasses.dataclass(frozen=True)
 class BilmSizes:
-    """What decides the shape of a biLM.
+    """What decides the shape of a biLM; the defaults are those of the published "small" one, with 13.6 M parameters.
 
     Attributes:
         character_dim, filters, highway_layers, activation: those of `layers.CharacterCnn`.
@@ -37,16 +37,16 @@ class BilmSizes:
             `layers.BidirectionalLanguageModel`.
     """
 
-    character_dim: int
-    filters: tuple[tuple[int, int], ...]
-    highway_layers: int
-    activation: str
-    units: int
-    projection: int
-    depth: int
-    cell_clip: float
-    projection_clip: float
-    skip_connections: bool
+    character_dim: int = 16
+    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    highway_layers: int = 1
+    activation: str = "relu"
+    units: int = 1024
+    projection: int = 128
+    depth: int = 2
+    cell_clip: float = 3.0
+    projection_clip: float = 3.0
+    skip_connections: bool = True
 
     def to_json(self) -> str:
         """The sizes as one line of JSON; `from_json` is the inverse."""
@@ -96,13 +96,10 @@ class Bilm:
     sizes: BilmSizes
     arrays: dict[str, np.ndarray]
 
-    def set_weights(self, characters: keras.layers.Layer, language_model: keras.layers.Layer) -> None:
-        """Gives the two layers, which are built, the folder's weights."""
-        variables = {
-            variable.path[variable.path.index(f"{layer.name}/") :]: variable
-            for layer in (characters, language_model)
-            for variable in layer.weights
-        }
+    def set_weights(self, model: keras.Model) -> None:
+        """Gives the two layers of a model the folder's weights, and the borders of texts their vectors."""
+        characters, language_model = (model.get_layer(name) for name in (CHARACTERS, LANGUAGE_MODEL))
+        variables = {variable.path: variable for layer in (characters, language_model) for variable in layer.weights}
         for path, array in self.arrays.items():
             variables[path].assign(array)
         language_model.borders.assign(characters(SENTENCE_BORDERS[None])[0])

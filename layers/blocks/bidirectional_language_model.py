@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.blocks.projected_lstm import ProjectedLstm
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.masking import ExplicitMask, reversal, zero_padding
 
 DIRECTIONS = ("forward", "backward")
@@ -80,6 +81,7 @@ class BidirectionalLanguageModel(ExplicitMask, keras.layers.Layer):
         self.borders = self.add_weight(name="borders", shape=(2, self.projection), initializer="zeros")
         for network in (*self.networks["forward"], *self.networks["backward"]):
             network.build(x_shape)
+        stay_frozen(self)
 
     def call(self, x, mask, state=None):
         batch, length = ops.shape(x)[:2]

@@ -5,6 +5,7 @@ from keras import ops
 
 from fabir_tf.layers.blocks.highway import Highway
 from fabir_tf.layers.core.exact_bias import Dense, add_bias
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.embeddings.character_embedding import ACTIVATIONS, at_least_kernel_wide, character_vectors
 
@@ -46,6 +47,8 @@ class CharacterCnn(keras.layers.Layer):
     """
 
     per_word = True
+    # It has no dropout.
+    per_word_in_training = True
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class CharacterCnn(keras.layers.Layer):
         values = (*input_shape[:2], sum(count for _, count in self.filters))
         self.highway.build(values)
         self.project.build(values)
+        stay_frozen(self)
 
     def call(self, characters):
         batch, length = ops.shape(characters)[:2]
