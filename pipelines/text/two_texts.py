@@ -15,7 +15,6 @@ def two_text_features(
     tokenized: TokenizedDataset,
     examples: Examples,
     unique: Mapping[str, np.ndarray],
-    longest_question: int = LONGEST_QUESTION,
 ) -> Features:
     """The arrays of examples, whose questions are truncated.
 
@@ -23,7 +22,6 @@ def two_text_features(
         tokenized: the texts.
         examples: what is read.
         unique: arrays `(unique tokens + 1, ...)` by part, in the order of `tokenized.texts.unique`; row 0 is padding.
-        longest_question: most tokens of a question.
     """
     texts = tokenized.texts
     passages = tokenized.question_passages[examples.questions]
@@ -33,7 +31,7 @@ def two_text_features(
         dict(unique),
         {
             "passage": Segments(texts.splits[passages] + examples.offsets, examples.lengths),
-            "question": Segments(texts.splits[questions], np.minimum(texts.lengths[questions], longest_question)),
+            "question": Segments(texts.splits[questions], np.minimum(texts.lengths[questions], LONGEST_QUESTION)),
         },
         passages,
         examples.lengths,
