@@ -54,9 +54,16 @@ class BilmSizes:
 
     @classmethod
     def from_json(cls, text: str) -> "BilmSizes":
-        """The sizes that `to_json` wrote."""
-        values = json.loads(text)
-        return cls(**values | {"filters": tuple(map(tuple, values["filters"]))})
+        """The sizes that `to_json` wrote.
+
+        Raises:
+            UserError: the text is something else.
+        """
+        try:
+            values = json.loads(text)
+            return cls(**values | {"filters": tuple(map(tuple, values["filters"]))})
+        except (ValueError, TypeError, KeyError):
+            raise UserError(f"word_model_sizes: found {quoted(text)}, expected the sizes of a biLM as JSON.") from None
 
     def character_layer(self) -> keras.layers.Layer:
         """The layer that makes words of characters."""
