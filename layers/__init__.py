@@ -5,18 +5,22 @@ from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAtten
 from fabir_tf.layers.attention.decoupled_attention import DecoupledAttention
 from fabir_tf.layers.attention.registry import ATTENTIONS
 from fabir_tf.layers.blocks.bert_layer import BertLayer
+from fabir_tf.layers.blocks.bidirectional_language_model import BidirectionalLanguageModel
 from fabir_tf.layers.blocks.convolutional_highway import ConvolutionalHighway
 from fabir_tf.layers.blocks.decoupled_encoder import DecoupledEncoder
 from fabir_tf.layers.blocks.feed_forward import FeedForward
 from fabir_tf.layers.blocks.highway import Highway
 from fabir_tf.layers.blocks.interaction_layer import InteractionLayer
 from fabir_tf.layers.blocks.processing_layer import ProcessingLayer
+from fabir_tf.layers.blocks.projected_lstm import ProjectedLstm
 from fabir_tf.layers.blocks.recurrent_encoder import RecurrentEncoder
 from fabir_tf.layers.blocks.reduction_layer import ReductionLayer
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.embeddings.bert_embeddings import BertEmbeddings
+from fabir_tf.layers.embeddings.character_cnn import CharacterCnn
 from fabir_tf.layers.embeddings.character_embedding import CharacterEmbedding
+from fabir_tf.layers.embeddings.layer_mix import LayerMix
 from fabir_tf.layers.embeddings.one_hot_character_embedding import OneHotCharacterEmbedding
 from fabir_tf.layers.embeddings.position_encoding import PositionEncoding
 from fabir_tf.layers.embeddings.summed_character_embedding import SummedCharacterEmbedding
@@ -50,6 +54,8 @@ __all__ = [
     "AttentionFlow",
     "BertEmbeddings",
     "BertLayer",
+    "BidirectionalLanguageModel",
+    "CharacterCnn",
     "CharacterEmbedding",
     "ConvolutionalAttention",
     "ConvolutionalHighway",
@@ -64,11 +70,13 @@ __all__ = [
     "HighwayHead",
     "IndependentDecoder",
     "InteractionLayer",
+    "LayerMix",
     "LinearSelector",
     "NullHead",
     "OneHotCharacterEmbedding",
     "PositionEncoding",
     "ProcessingLayer",
+    "ProjectedLstm",
     "RecurrentEncoder",
     "ReductionLayer",
     "ResidualHead",

@@ -45,7 +45,7 @@ OURS = {
     "null_head": False,
     "adadelta_rho": 0.95,
 }
-SIZES = {"trainable_words", "characters", "frozen_words"}
+SIZES = {"trainable_words", "characters", "frozen_words", "word_model_sizes"}
 ADAM_OF_KERAS = {
     "optimizer": "adam",
     "adam_beta_1": 0.9,
@@ -212,6 +212,8 @@ BOLOGNA = {
 }
 # Table 3 and section 3.2.1; dropout and epochs are not in the report.
 CHEUNG = {
+    "word_vectors": "table",
+    "word_model": "",
     "word_dim": 300,
     "max_word_characters": 20,
     "units": 150,

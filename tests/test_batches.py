@@ -29,7 +29,7 @@ from fabir_tf.pipelines.features.batch_planning import (
 )
 from fabir_tf.pipelines.features.features import Examples, Features, Segments
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches, unique_segments
-from fabir_tf.pipelines.text import word_processor
+from fabir_tf.pipelines.text import two_texts
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
 from fabir_tf.pipelines.text.word_processor import WordProcessor
@@ -185,7 +185,7 @@ def test_segments_with_the_same_start_are_kept_apart():
 
 
 def test_a_long_question_is_truncated(exact_lengths, monkeypatch):
-    monkeypatch.setattr(word_processor, "LONGEST_QUESTION", 2)
+    monkeypatch.setattr(two_texts, "LONGEST_QUESTION", 2)
     (inputs,) = read([[0, 5]])
     np.testing.assert_array_equal(inputs["question_words"], expected_batch([0, 5])["question_words"][:, :2])
 

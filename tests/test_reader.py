@@ -32,7 +32,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features import batch_planning
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read
 from fabir_tf.pipelines.features.windows import reading_examples
-from fabir_tf.pipelines.text import word_processor
+from fabir_tf.pipelines.text import two_texts
 from fabir_tf.pipelines.text.readable import is_blank, is_without_spaces
 from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
@@ -735,7 +735,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
 
 
 def test_very_long_questions_are_truncated(reader, monkeypatch):
-    monkeypatch.setattr(word_processor, "LONGEST_QUESTION", 3)
+    monkeypatch.setattr(two_texts, "LONGEST_QUESTION", 3)
     passage = DATA.passages[0]
     assert reader.answer("Who built the mill there?", passage) == reader.answer("Who built the", passage)
     assert reader.answer("Who built the", passage) != reader.answer("Who built", passage)

@@ -509,9 +509,12 @@ def published_notes(values: flags.FlagValues, model_config: ReaderConfig, traini
         for field, value in (of_model | of_training).items()
         if found[field] != value
     ]
+    vectors = f"its word vectors are {published.vectors}; found --vectors={found['vectors']}"
+    # With a word model the table of --vectors is not read.
+    reads_table = found.get("word_vectors", "table") == "table"
     return [
         f"as published by {published.paper}",
-        f"its word vectors are {published.vectors}; found --vectors={found['vectors']}",
+        *([vectors] if reads_table else []),
         *(f"not as published: {difference}" for difference in (*published.differences, *changed)),
     ]
 

@@ -1,4 +1,4 @@
-"""Cheung's BiDAF, for SQuAD 2.0: GRUs, no characters, and a trained null start and end (University of Hong Kong)."""
+"""Cheung's BiDAF, for SQuAD 2.0: GRUs, and a trained null start and end (University of Hong Kong)."""
 
 import dataclasses
 
@@ -6,10 +6,17 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
+from fabir_tf.models.bilm import BilmSizes, read_bilm, read_sizes
 from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.published import KERAS_ADAM, Published
 from fabir_tf.models.reader_config import WordReaderConfig
-from fabir_tf.models.texts import TEXTS, text_inputs
+from fabir_tf.models.texts import TEXTS
+from fabir_tf.models.word_vectors import WordVectors, elmo_vectors, table_vectors
+from fabir_tf.pipelines.errors import UserError
+
+# The kind of the text processor by `word_vectors`.
+_PROCESSORS = {"table": "words", "elmo": "bilm"}
+_BATCH_SIZES = {"table": 60, "elmo": 32}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +32,13 @@ class BidafCheungConfig(WordReaderConfig):
         True, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"
     )
     word_dim: int = setting(300, "Length of a word vector", low=1)
+    word_vectors: str = setting(
+        "table",
+        "Where the vectors of words come from: a table of --vectors, or the frozen ELMo of --word_model",
+        choices=_PROCESSORS,
+    )
+    word_model: str = setting("", "Folder of the model of --word_vectors: of ELMo, options.json and weights.hdf5")
+    word_model_sizes: str = setting("", "Sizes of that model, as JSON; empty for those of ELMo small", derived=True)
     units: int = setting(150, "Features of the state of each recurrent network", low=1)
     dropout: float = setting(
         0.0,
@@ -42,11 +56,40 @@ class BidafCheungConfig(WordReaderConfig):
         super().__post_init__()
         if self.null_pairs and not self.null_head:
             raise ConfigError("null_pairs needs a null head, found null_head=False")
+        if self.word_model and self.word_vectors == "table":
+            raise ConfigError(f"word_model needs word_vectors=elmo, found word_model={self.word_model!r} without it")
+        # It follows from a field here, in other configurations from the class.
+        object.__setattr__(self, "processor", _PROCESSORS[self.word_vectors])
 
     @property
     def width(self) -> int:
         """The features of a recurrent layer's output."""
         return 2 * self.units
+
+    def completed(self) -> "BidafCheungConfig":
+        """With the sizes of the word model's folder.
+
+        Raises:
+            UserError: there is no folder, or it does not fit.
+        """
+        if self.word_vectors == "table":
+            return self
+        if not self.word_model:
+            raise UserError(
+                f"word_model: found no folder, expected that of the model of --word_vectors={self.word_vectors}"
+            )
+        return self.replace(word_model_sizes=read_sizes(self.word_model).to_json())
+
+    def initialize(self, model: keras.Model) -> None:
+        """With the weights of the word model's folder."""
+        if self.word_vectors == "elmo":
+            read_bilm(self.word_model).set_weights(model)
+
+    def given_vectors(self) -> WordVectors:
+        """The inputs of a model with this configuration, and the vectors of their words."""
+        if self.word_vectors == "table":
+            return table_vectors(self)
+        return elmo_vectors(BilmSizes.from_json(self.word_model_sizes) if self.word_model_sizes else BilmSizes())
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """With the published score of "no answer" if `null_pairs` is true."""
@@ -65,7 +108,8 @@ CHEUNG_AS_PUBLISHED = Published(
             "max_question": 30,
             # No word has a trained vector of its own.
             "min_word_count": 1_000_000_000,
-            "batch_size": 60,
+            # Table 3; the memory of its GPU decided.
+            "batch_size": _BATCH_SIZES[given.get("word_vectors", BidafCheungConfig.word_vectors)],
             "length_buckets": 1,
             "epochs": 12,
             "smoothing": "none",
@@ -94,7 +138,6 @@ def build_bidaf_cheung(config: BidafCheungConfig) -> keras.Model:
     The loss is eq. 14, `StartEndLoss` without smoothing.
     """
     # === Layers ===
-    word_table = layers.WordTable(config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding")
     drop = layers.Dropout(config.dropout, name="drop")
     contextual_encoder, *modelling_encoders, end_encoder = (
         layers.RecurrentEncoder(config.units, "gru", name=name)
@@ -105,10 +148,8 @@ def build_bidaf_cheung(config: BidafCheungConfig) -> keras.Model:
     start_logits, end_logits = (layers.TokenLogits(config.dropout, name=name) for name in ("start", "end"))
 
     # === Functional model ===
-    texts = text_inputs(config.max_word_characters)
-    encoded = {
-        text: contextual_encoder(drop(word_table(texts.words[text])), texts.masks[f"{text}_mask"]) for text in TEXTS
-    }
+    texts = config.given_vectors()
+    encoded = {text: contextual_encoder(drop(texts.vectors[text]), texts.masks[f"{text}_mask"]) for text in TEXTS}
     mask = texts.masks["passage_mask"]
     flow = modelled = attention_flow(**encoded, **texts.masks)
     for encoder in modelling_encoders:

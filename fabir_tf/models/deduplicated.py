@@ -19,7 +19,8 @@ class DeduplicatedModel(keras.Model):
     dropout of that part.
 
     What depends on a single word, through layers with `per_word`, is computed once per unique token: a third of a large
-    batch's tokens are distinct. Training does not do this, because dropout treats every occurrence differently.
+    batch's tokens are distinct. Training does not do this, because dropout treats every occurrence differently, except
+    for layers that say `per_word_in_training`.
 
     Args:
         model: a functional model whose inputs are called `{text}_{part}`, such as `passage_words`. This model has the
@@ -143,7 +144,8 @@ class _Run:
         for source in node.input_tensors:
             self._compute(source)
         sources = {id(source) for source in node.input_tensors}
-        if self._once_per_token and _is_per_word(operation) and sources <= self.unique.keys():
+        is_once = self._once_per_token or getattr(operation, "per_word_in_training", False)
+        if is_once and _is_per_word(operation) and sources <= self.unique.keys():
             self._compute_once(operation, node)
             return
         for source in node.input_tensors:

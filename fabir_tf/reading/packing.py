@@ -34,6 +34,7 @@ _PATHS = (
     ("training", "start_from"),
     ("training", "teacher"),
     ("model", "encoder"),
+    ("model", "word_model"),
 )
 _DROPOUT = ("dropout", "dropout_amplification")
 

@@ -70,7 +70,18 @@ DATA_SETTINGS = (
 # Those that data prepared by earlier versions lacks.
 _ADDED_SETTINGS = ("kept_dataset", "max_word", "limit_evaluation", "wrong_passages", "random_vectors", "set_aside")
 # Model settings that do, of those that the model has.
-MODEL_SETTINGS = ("word_dim", "max_word_characters", "max_answer", "null_head", "encoder", "max_sequence")
+MODEL_SETTINGS = (
+    "word_dim",
+    "max_word_characters",
+    "max_answer",
+    "null_head",
+    "encoder",
+    "max_sequence",
+    "word_vectors",
+    "word_model",
+)
+# Those that data prepared by earlier versions lacks.
+ADDED_MODEL_SETTINGS = ("word_vectors", "word_model")
 FORMAT = 2
 # Seed of the wrong passages, which belong to the data and not to a run.
 _SEED = 0

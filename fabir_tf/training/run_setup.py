@@ -17,7 +17,14 @@ from fabir_tf.pipelines.files import removed_on_failure, user_path, validate_wri
 from fabir_tf.pipelines.text.processor import TextProcessor, saved_rules
 from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
-from fabir_tf.training.prepared_data import PreparedData, load_data, model_settings, prepare_data, prepared_settings
+from fabir_tf.training.prepared_data import (
+    ADDED_MODEL_SETTINGS,
+    PreparedData,
+    load_data,
+    model_settings,
+    prepare_data,
+    prepared_settings,
+)
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 
@@ -69,7 +76,9 @@ def prepare_run(
     prepared = user_path(options.prepared) if options.prepared else None
     if prepared:
         settings = prepared_settings(prepared)
-        of_model = {name: _prepared_setting(prepared, settings, name) for name in model_settings(model_config)}
+        of_model = {
+            name: _prepared_setting(prepared, settings, model_config, name) for name in model_settings(model_config)
+        }
         model_config, training = model_config.replace(**of_model), training.replace(**settings)
     resuming = _check_run(run, model_config, training, resume)
     if training.start_from and not resuming:
@@ -103,8 +112,10 @@ def prepare_run(
     return PreparedRun(run, model_config, training, data, resuming, options)
 
 
-def _prepared_setting(prepared: Path, settings: dict[str, Any], name: str) -> Any:
+def _prepared_setting(prepared: Path, settings: dict[str, Any], config: ReaderConfig, name: str) -> Any:
     """Takes a setting of the model out of those of prepared data."""
+    if name in ADDED_MODEL_SETTINGS and name not in settings:
+        return type(config).__dataclass_fields__[name].default
     if name not in settings:
         raise UserError(f"--prepared={prepared}: found no setting {name}, so it was prepared for another --model")
     return settings.pop(name)

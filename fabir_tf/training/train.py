@@ -113,10 +113,11 @@ def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
         set_weights(trainer.model, start.read_weights()[1], start.weights, allow_missing=True)
     elif not prepared.resuming:
         prepared.model_config.initialize(trainer.model)
-    sizes = ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in prepared.data.processor.sizes.items())
+    sizes = [f"{size:,} {name.replace('_', ' ')}" for name, size in prepared.data.processor.sizes.items()]
     if is_emulated(prepared.training.dtype_policy):
         log(f"--dtype_policy={BFLOAT16}: this processor computes bfloat16 in software, which takes longer than float32")
-    log(f"{count_trainable(trainer):,} trainable parameters; {sizes}")
+    parameters = f"{count_trainable(trainer):,} trainable parameters"
+    log(f"{parameters}; {', '.join(sizes)}" if sizes else parameters)
     return _Session(prepared, trainer, sampler, log).run_epochs()
 
 

@@ -4,6 +4,7 @@ from keras import ops
 from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAttention
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import ExplicitMask
 from fabir_tf.layers.core.shared_values import rows, texts
@@ -90,6 +91,7 @@ class BertLayer(ExplicitMask, keras.layers.Layer):
         self.hidden.build(x_shape)
         self.output_map.build((*x_shape[:-1], self.hidden_dim))
         self.output_norm.build(x_shape, x_shape)
+        stay_frozen(self)
 
     def _dense(self, name, units, activation=None):
         return Dense(units, activation, kernel_initializer=GlorotUniform(), name=name, dtype=self.dtype_policy)

@@ -3,7 +3,7 @@ import functools
 import keras
 from keras import ops
 
-from fabir_tf.layers.core.masking import ExplicitMask, zero_padding
+from fabir_tf.layers.core.masking import ExplicitMask, reversal, zero_padding
 
 # cuDNN's GRU, whatever a backend prefers, so that all have the same weights.
 CELLS = {"lstm": keras.layers.LSTM, "gru": functools.partial(keras.layers.GRU, reset_after=True)}
@@ -59,10 +59,7 @@ class RecurrentEncoder(ExplicitMask, keras.layers.Layer):
         self.backward.build(x_shape)
 
     def call(self, x, mask):
-        positions = ops.arange(ops.shape(x)[1], dtype="int32")[None]
-        lengths = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-        # A permutation that is its own inverse.
-        order = ops.where(positions < lengths, lengths - 1 - positions, positions)[..., None]
+        order = reversal(mask)
         backward = ops.take_along_axis(self.backward(ops.take_along_axis(x, order, axis=1)), order, axis=1)
         return zero_padding(ops.concatenate([self.forward(x), backward], axis=-1), mask)
 

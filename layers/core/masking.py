@@ -75,6 +75,20 @@ def zero_padding_rows(matrix, mask):
     return ops.where(derived(_as_column, mask), matrix, 0.0)
 
 
+def reversal(mask):
+    """The order that turns each text around within its own length; it is its own inverse.
+
+    Args:
+        mask: boolean tensor `(batch, length)`, true on real tokens, which come first.
+
+    Returns:
+        Int tensor `(batch, length, 1)` for `take_along_axis`.
+    """
+    positions = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
+    lengths = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+    return ops.where(positions < lengths, lengths - 1 - positions, positions)[..., None]
+
+
 def any_token(mask):
     """Which texts have a real token.
 

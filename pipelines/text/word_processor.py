@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.features.features import Examples, Features, Segments
-from fabir_tf.pipelines.text.processor import LONGEST_QUESTION, InputSpecs, TextProcessor
+from fabir_tf.pipelines.features.features import Examples, Features
+from fabir_tf.pipelines.text.processor import InputSpecs, TextProcessor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, TokenizedTexts
 from fabir_tf.pipelines.text.tokenizer import NEWEST_RULES, Tokens, tokenize
+from fabir_tf.pipelines.text.two_texts import TEXTS, two_text_features
 from fabir_tf.pipelines.text.vocabulary import Vocabulary, build_vocabulary
 from fabir_tf.pipelines.text.word_vectors import (
     WordVectors,
@@ -26,8 +27,6 @@ from fabir_tf.pipelines.text.word_vectors import (
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.text.graph.word_processor import GraphWordProcessor
-
-TEXTS = ("passage", "question")
 
 
 class WordTokenizer:
@@ -176,21 +175,8 @@ class WordProcessor(WordTokenizer, TextProcessor):
 
     def features(self, tokenized: TokenizedDataset, examples: Examples) -> Features:
         """Looks up every distinct word once; see `TextProcessor.features`."""
-        texts = tokenized.texts
-        passages = tokenized.question_passages[examples.questions]
-        questions = len(tokenized.data.passages) + examples.questions
-        words, characters = self._ids(texts)
-        return Features(
-            texts.tokens if len(texts.tokens) else np.zeros(1, np.int32),
-            {"words": words, "characters": characters},
-            {
-                "passage": Segments(texts.splits[passages] + examples.offsets, examples.lengths),
-                "question": Segments(texts.splits[questions], np.minimum(texts.lengths[questions], LONGEST_QUESTION)),
-            },
-            passages,
-            examples.lengths,
-            np.zeros_like(examples.lengths),
-        )
+        words, characters = self._ids(tokenized.texts)
+        return two_text_features(tokenized, examples, {"words": words, "characters": characters})
 
     def _ids(self, texts: TokenizedTexts) -> tuple[np.ndarray, np.ndarray]:
         """Word ids `(unique + 1,)` and character ids `(unique + 1, max_word_characters)` of the unique tokens."""

@@ -388,6 +388,62 @@ def recurrent_encoder(x, mask, weights, cell="lstm"):
     return encoded
 
 
+def character_cnn(characters, weights, filters, highway_layers, activation=relu):
+    """Peters et al. 2018, section 3.4: every window counts, those over what fills a word up, too."""
+    table = np.concatenate([np.zeros((1, weights["table"].shape[1])), weights["table"]])
+    values = np.zeros((*characters.shape[:-1], sum(count for _, count in filters)))
+    for index in np.ndindex(characters.shape[:-1]):
+        vectors = table[characters[index]]
+        found = []
+        for number, (width, _) in enumerate(filters):
+            convolution = part(weights, f"convolution_{number}")
+            windows = [vectors[start : start + width] for start in range(len(vectors) - width + 1)]
+            sums = [np.einsum("wd,wdn->n", window, convolution["kernel"]) for window in windows]
+            found.append(activation(np.max(sums, axis=0) + convolution["bias"]))
+        values[index] = np.concatenate(found)
+    return affine(highway(values, part(weights, "highway"), highway_layers), part(weights, "projection"))
+
+
+def layer_mix(x, weights):
+    """Peters et al. 2018, eq. 1."""
+    shares = np.exp(weights["scores"]) / np.exp(weights["scores"]).sum()
+    return weights["gamma"] * sum(share * x[..., number, :] for number, share in enumerate(shares))
+
+
+def projected_lstm(sequence, state, weights, cell_clip, projection_clip):
+    """Outputs of one text's real tokens, and the state after the last; the gates are input, new, forget, output."""
+    projection = weights["steps/cell/recurrent_kernel"].shape[0]
+    shown, memory = state[:projection], state[projection:]
+    outputs = []
+    for x in sequence:
+        gates = x @ weights["kernel"] + shown @ weights["steps/cell/recurrent_kernel"] + weights["bias"]
+        entering, new, kept, leaving = np.split(gates, 4)
+        memory = np.clip(sigmoid(kept + 1) * memory + sigmoid(entering) * np.tanh(new), -cell_clip, cell_clip)
+        shown = (sigmoid(leaving) * np.tanh(memory)) @ weights["steps/cell/output_kernel"]
+        shown = np.clip(shown, -projection_clip, projection_clip)
+        outputs.append(shown)
+    return np.reshape(outputs, (-1, projection)), np.concatenate([shown, memory])
+
+
+def bidirectional_language_model(x, state, mask, weights, depth, skip_connections, **clips):
+    """Each text alone, between its borders, from both ends."""
+    length, projection = x.shape[1:]
+    layers, states = np.zeros((len(x), length, 1 + depth, 2 * projection)), np.zeros_like(state)
+    for row, words in enumerate(x):
+        words = words[mask[row]]
+        text = np.concatenate([weights["borders"][:1], words, weights["borders"][1:]])
+        for half, (direction, step) in enumerate((("forward", 1), ("backward", -1))):
+            features = slice(half * projection, (half + 1) * projection)
+            read = text[::step]
+            layers[row, : len(words), 0, features] = words
+            for number in range(depth):
+                own = part(weights, f"{direction}_{number}")
+                output, states[row, number, half] = projected_lstm(read, state[row, number, half], own, **clips)
+                read = output + read if skip_connections and number else output
+                layers[row, : len(words), 1 + number, features] = read[::step][1:-1]
+    return layers, states
+
+
 def start_conditioned_selector(flow, modelled, passage_mask, weights, cell="lstm"):
     """The start from [G; M]; the end from a network over [G; M; a; M * a], a the mean of M under the start."""
     start = (np.concatenate([flow, modelled], axis=-1) @ weights["start/kernel"])[..., 0] + weights.get("start/bias", 0)

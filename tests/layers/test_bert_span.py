@@ -174,6 +174,15 @@ def test_frozen_layers_and_their_rates():
     assert len(build_bert_span(BertSpanConfig(**SMALL)).trainable_variables) == len(weights_of(model))
 
 
+def test_frozen_layers_stay_frozen_in_a_saved_model(tmp_path):
+    model = build_bert_span(BertSpanConfig(**SMALL, frozen_layers=1))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert [weight.path for weight in loaded.trainable_variables] == [
+        weight.path for weight in model.trainable_variables
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

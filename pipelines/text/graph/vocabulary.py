@@ -46,7 +46,7 @@ class GraphVocabulary(tf.Module):
         Returns:
             int32 `(n,)`; never the padding id.
         """
-        words = _code_points(tokens)
+        words = token_code_points(tokens)
         lower = words.flat_values + self._to_lower_case(words.flat_values)
         lower = tf.where(self._is_final_sigma(words), ord(FINAL_SIGMA), lower)
         texts = tf.strings.unicode_encode(words.with_flat_values(lower), "UTF-8")
@@ -63,7 +63,7 @@ class GraphVocabulary(tf.Module):
         Returns:
             int32 `(n, width)`.
         """
-        words = _code_points(tokens, self.width)
+        words = token_code_points(tokens, self.width)
         ids = self._characters(words.flat_values)
         return words.with_flat_values(ids).to_tensor(PADDING, shape=(None, self.width))
 
@@ -81,7 +81,7 @@ class GraphVocabulary(tf.Module):
         return tf.equal(words.flat_values, ord(CAPITAL_SIGMA)) & follows & ~leads
 
 
-def _code_points(tokens: GraphTokens, limit: int | None = None) -> tf.RaggedTensor:
+def token_code_points(tokens: GraphTokens, limit: int | None = None) -> tf.RaggedTensor:
     """The characters of each token, at most `limit`, int32 `(n, characters)`."""
     counts = tokens.row_splits[1:] - tokens.row_splits[:-1]
     offsets = tf.repeat(tokens.text_splits[:-1], counts)
