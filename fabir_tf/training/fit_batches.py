@@ -70,7 +70,7 @@ def batches_to_fit(
 
     Example:
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        >>> model.fit(batches_to_fit(data, processor), epochs=3)
+        >>> model.fit(batches_to_fit(data, processor), epochs=3, shuffle=False)
     """
     check_offsets(data)
     tokenized = processor.tokenize(data_without_unanswerable(data), log=_silent)
