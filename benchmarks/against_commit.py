@@ -10,7 +10,6 @@ processor time divided by this tree's: 1 is equal, more is faster now. It is the
 interval is from a bootstrap over the turns.
 """
 
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from common import (
     shown,
     spread,
     take_turns,
+    unpack_commit,
 )
 from speed_turns import version_in
 
@@ -61,7 +61,7 @@ def measure(values: flags.FlagValues) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         tree = str(Path(values.tree).expanduser().resolve()) if values.tree else folder
         if values.commit:
-            _unpack(values.commit, folder)
+            unpack_commit(values.commit, folder)
         layout_class(tree)
         found = {}
         for task in tasks:
@@ -80,16 +80,6 @@ def _file(dataset: str, split: str) -> str:
     from fabir_tf.pipelines.datasets.sources import BUNDLED
 
     return str(BUNDLED / f"sample-{split}.json") if dataset == "sample" else str(Path(dataset).expanduser().resolve())
-
-
-def _unpack(commit: str, folder: str) -> None:
-    """Writes a commit's files into a folder. Unlike a worktree, this leaves no trace in the repository."""
-    from fabir_tf.pipelines.errors import UserError
-
-    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False)
-    if archive.returncode:
-        raise UserError(f"--commit={commit}: git finds no such commit in {ROOT}")
-    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
 def _report(task: str, turns: dict[str, list[dict]]) -> dict:

@@ -14,6 +14,7 @@ import platform
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -257,6 +258,16 @@ def peak_mib() -> int:
     # Not ru_maxrss, which a process inherits from the one that started it.
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
+
+
+def unpack_commit(commit: str, folder: str) -> None:
+    """Writes a commit's files into a folder. Unlike a worktree, this leaves no trace in the repository."""
+    from fabir_tf.pipelines.errors import UserError
+
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False)
+    if archive.returncode:
+        raise UserError(f"--commit={commit}: git finds no such commit in {ROOT}")
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:

@@ -38,19 +38,23 @@ if TYPE_CHECKING:
     import fabir_tf.layers as layers
     import fabir_tf.pipelines as pipelines
     from fabir_tf import analysis, edge, models, reading, training
+    from fabir_tf.analysis.pictures import attention_figure
     from fabir_tf.export import export_reader
     from fabir_tf.models import build_model, list_models
     from fabir_tf.models.fabir import FabirConfig
+    from fabir_tf.pipelines.datasets.own_texts import questions_from
     from fabir_tf.pipelines.datasets.sources import load_dataset
+    from fabir_tf.pipelines.text.word_vectors import load_vectors
     from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
     from fabir_tf.reading.calibration import calibrate
     from fabir_tf.reading.document_reader import DocumentReader
     from fabir_tf.reading.ensemble import Ensemble
     from fabir_tf.reading.evaluation import evaluate
-    from fabir_tf.reading.inspection import look_inside
+    from fabir_tf.reading.inspection import attention_weights, look_inside
     from fabir_tf.reading.packing import pack
     from fabir_tf.reading.question_answering import question_answering
     from fabir_tf.reading.reader import Reader
+    from fabir_tf.training.fit_batches import batches_to_fit, fit_processor
     from fabir_tf.training.train import train
     from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
@@ -65,14 +69,20 @@ _LAZY = {
     "Reader": "fabir_tf.reading.reader",
     "Span": "fabir_tf.reading.answers",
     "TrainingConfig": "fabir_tf.training.training_config",
+    "attention_figure": "fabir_tf.analysis.pictures",
+    "attention_weights": "fabir_tf.reading.inspection",
+    "batches_to_fit": "fabir_tf.training.fit_batches",
     "build_model": "fabir_tf.models",
     "calibrate": "fabir_tf.reading.calibration",
     "evaluate": "fabir_tf.reading.evaluation",
     "export_reader": "fabir_tf.export",
+    "fit_processor": "fabir_tf.training.fit_batches",
     "list_models": "fabir_tf.models",
     "load_dataset": "fabir_tf.pipelines.datasets.sources",
+    "load_vectors": "fabir_tf.pipelines.text.word_vectors",
     "look_inside": "fabir_tf.reading.inspection",
     "pack": "fabir_tf.reading.packing",
+    "questions_from": "fabir_tf.pipelines.datasets.own_texts",
     "question_answering": "fabir_tf.reading.question_answering",
     "train": "fabir_tf.training.train",
 }
@@ -90,20 +100,26 @@ __all__ = [
     "TrainingConfig",
     "__version__",
     "analysis",
+    "attention_figure",
+    "attention_weights",
+    "batches_to_fit",
     "build_model",
     "calibrate",
     "edge",
     "evaluate",
     "export",
     "export_reader",
+    "fit_processor",
     "layers",
     "list_models",
     "load_dataset",
+    "load_vectors",
     "look_inside",
     "models",
     "pack",
     "pipelines",
     "question_answering",
+    "questions_from",
     "reading",
     "train",
     "training",

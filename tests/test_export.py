@@ -249,6 +249,15 @@ def test_one_passage_for_many_questions(serve, signatures):
     assert_same_rows({name: value.numpy() for name, value in together.items()}, expected)
 
 
+@pytest.mark.parametrize(("questions", "passages"), [(5, 4), (1, 2), (2, 0), (0, 3)])
+def test_numbers_of_texts_that_do_not_belong_together(signatures, questions, passages):
+    texts = {"question": ["Who?"] * questions, "passage": [f"Ada came {n} times." for n in range(passages)]}
+    request = {name: tf.constant(values, tf.string) for name, values in texts.items()}
+    sentence = rf"expected as many passages as questions, or one for all of them; .*\[{passages}\] \[{questions}\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+        signatures["serving_default"](**request)
+
+
 @pytest.mark.slow
 def test_an_empty_batch(serve):
     served = serve([])

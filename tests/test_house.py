@@ -188,6 +188,11 @@ def test_importing_the_package_makes_no_second_copy_loads_no_downloader_and_find
     assert run_python(IMPORT_AND_LOOK, ROOT) == ["[] [] fabir_tf.layers", "[] True []"]
 
 
+def test_completion_offers_what_is_exported_and_nothing_else():
+    assert dir(fabir_tf) == sorted(fabir_tf.__all__)
+    assert {"Reader", "train", "TrainingConfig", "export", "look_inside", "batches_to_fit"} <= set(dir(fabir_tf))
+
+
 # An editable installation would find the folders by itself, so its finder is removed first.
 IMPORT_WITHOUT_INSTALLATION = """
 import sys

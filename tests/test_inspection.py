@@ -3,13 +3,15 @@
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tiny
 
+from fabir_tf import layers
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.tokenizer import tokenize
-from fabir_tf.reading.inspection import look_inside
+from fabir_tf.reading.inspection import attention_weights, look_inside
 
 sys.path.append(str(Path(__file__).parent / "layers"))
 
@@ -124,3 +126,91 @@ def test_a_passage_of_several_windows_is_refused():
     reader = tiny.make_reader(WORDS, max_passage=10)
     with pytest.raises(UserError, match="11 tokens, expected at most 10: a longer one"):
         look_inside(reader, QUESTION, PASSAGE)
+
+
+# === Arrays and models of one's own ===
+
+
+def test_weights_of_a_batch_of_arrays_are_those_of_each_text():
+    reader = make_reader()
+    pairs = [(QUESTION, PASSAGE), ("Who?", PASSAGE + " " + PASSAGE)]
+    rows = [look_inside(reader, *pair) for pair in pairs]
+    inputs = batch_of(reader, pairs)
+    found = attention_weights(reader.model, inputs)
+    assert list(found) == list(rows[0].attention)
+    for kind, weights in found.items():
+        for row, inside in enumerate(rows):
+            queries, keys = (len(tokens.words) for tokens in inside.tokens_of(kind))
+            np.testing.assert_allclose(
+                weights[row, :, :queries, :keys], inside.attention[kind], rtol=1e-4, atol=1e-6, err_msg=kind
+            )
+
+
+def batch_of(reader, pairs):
+    """The model's inputs of several pairs, padded."""
+    inputs = {}
+    for position, text in enumerate(("question", "passage")):
+        words = [reader.processor.tokenize_text(pair[position]).words for pair in pairs]
+        longest, vocabulary = max(map(len, words)), reader.processor.vocabulary
+        width = reader.processor.max_word_characters
+        ids = np.zeros((len(pairs), longest), "int64")
+        characters = np.zeros((len(pairs), longest, width), "int64")
+        for row, tokens in enumerate(words):
+            ids[row, : len(tokens)] = vocabulary.word_ids(tokens)
+            characters[row, : len(tokens)] = vocabulary.character_ids(tokens, width)
+        inputs |= {f"{text}_words": ids, f"{text}_characters": characters}
+    return inputs
+
+
+@pytest.mark.parametrize("softmax_axis", ["key", "query"])
+def test_weights_of_a_model_of_ones_own(softmax_axis):
+    queries, keys = keras.Input((None, 8), name="queries"), keras.Input((None, 8), name="keys")
+    masks = [keras.Input((None,), dtype="bool", name=f"{name}_mask") for name in ("query", "key")]
+    attention = layers.ConvolutionalAttention(2, softmax_axis=softmax_axis, name="mine")
+    model = keras.Model([queries, keys, *masks], attention(queries, keys, keys, *masks))
+    random = np.random.default_rng(5)
+    inputs = {"queries": random.normal(size=(3, 4, 8)), "keys": random.normal(size=(3, 6, 8))}
+    inputs |= {"query_mask": np.ones((3, 4), bool), "key_mask": np.ones((3, 6), bool), "more": 0}
+    (weights,) = attention_weights(model, inputs).values()
+    assert weights.shape == (3, 2, 4, 6)
+    np.testing.assert_allclose(weights.sum(axis=-1 if softmax_axis == "key" else -2), 1, rtol=1e-5)
+    del inputs["keys"]
+    with pytest.raises(UserError, match="inputs: keys is missing, expected queries, keys, query_mask, key_mask"):
+        attention_weights(model, inputs)
+
+
+def test_a_model_that_does_not_attend_has_no_weights():
+    x = keras.Input((3,), name="x")
+    assert attention_weights(keras.Model(x, keras.layers.Dense(2)(x)), {"x": np.ones((1, 3))}) == {}
+
+
+# === A picture of one head ===
+
+
+WEIGHTS = np.random.default_rng(1).random((3, 5, 2)).astype("float32")
+
+
+@pytest.mark.parametrize(("head", "expected"), [(None, WEIGHTS.mean(axis=0)), (0, WEIGHTS[0]), (2, WEIGHTS[2])])
+def test_a_figure_shows_the_weights_of_a_head(head, expected):
+    pictures = pytest.importorskip("fabir_tf.analysis.pictures")
+    figure = pictures.attention_figure(WEIGHTS, list("abcde"), ["$x$", "y"], head, "mine")
+    axes = figure.axes[0]
+    # The longer text is horizontal.
+    np.testing.assert_array_equal(axes.images[0].get_array(), expected.T)
+    assert [label.get_text() for label in axes.get_xticklabels()] == list("abcde")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["$x$", "y"]
+    assert axes.get_title() == ("mine" if head is None else f"mine, head {head}")
+
+
+@pytest.mark.parametrize(
+    ("queries", "head", "message"),
+    [
+        (list("abcd"), None, r"found the shape \(3, 5, 2\), expected \(heads, 4, 2\)"),
+        (list("abcde"), 3, "head: found 3, expected a number from 0 to 2"),
+        (list("abcde"), -1, "head: found -1"),
+    ],
+)
+def test_a_figure_of_weights_that_do_not_fit(queries, head, message):
+    pictures = pytest.importorskip("fabir_tf.analysis.pictures")
+    with pytest.raises(UserError, match=message):
+        pictures.attention_figure(WEIGHTS, queries, ["x", "y"], head)

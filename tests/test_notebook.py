@@ -89,7 +89,10 @@ def test_it_shows_the_shape_of_every_stage(executed):
     shapes = text_of(outputs["shapes"])
     for name, shape in (("highway", "(1, 14, 200)"), ("processing_layer_3", "(1, 14, 100) (1, 5, 100)")):
         assert any(line.split(maxsplit=1) == [name, shape] for line in shapes.splitlines()), shapes
-    assert all(name in text_of(outputs["batch"]) for name in ("passage_token_index", "unique_characters", "946 kept"))
+    assert all(
+        name in text_of(outputs["batch"])
+        for name in ("passage_words", "question_characters", "start_logits", "946 kept")
+    )
 
 
 def test_it_trains_with_the_settings_of_quickstart_flags(executed):

@@ -7,7 +7,7 @@ import pytest
 from test_bad_input import assert_error
 from tiny import ARTICLES, write_squad
 
-from fabir_tf.models import config_class
+from fabir_tf.models import config_class, training_settings
 from fabir_tf.models.weights import load_weights, weights_of
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.packing import pack
@@ -61,6 +61,38 @@ def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data
     # Two steps of Adam at 0.001 an epoch, two epochs: near the reader, and not it.
     moved = max(abs(new - old).max() for new, old in zip(weights[0], before, strict=True))
     assert 1e-4 < moved < 0.02
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        ({"start_from": ""}, {}),
+        ({"start_from": "fabir-base"}, {"learning_rate": 0.0003, "epochs": 4}),
+        ({"start_from": "runs/one", "learning_rate": 0.01}, {"learning_rate": 0.01, "epochs": 4}),
+        ({"start_from": "runs/one", "learning_rate": None, "epochs": 2}, {"learning_rate": None, "epochs": 2}),
+        ({"start_from": "runs/one", "warmup_steps": 300}, {"epochs": 4}),
+        ({"start_from": "runs/one", "optimizer": "adadelta"}, {"epochs": 4}),
+    ],
+)
+def test_a_trained_reader_has_settings_of_its_own(given, expected):
+    for model in ("fabir", "bidaf"):
+        assert training_settings(model, given) == given | expected
+
+
+def test_a_models_own_settings_come_before_those_of_a_trained_reader():
+    given = {"start_from": "bert-squad2"}
+    assert training_settings("bert-span", given) == training_settings("bert-span", {}) | given
+
+
+@pytest.mark.slow
+def test_the_command_fine_tunes_by_default(commands, tiny_run, other_data, tmp_path):
+    run = tmp_path / "run"
+    done = commands("train", f"--start_from={tiny_run.path}", *other_data, "--cache_dir=", f"--run_dir={run}")
+    assert done.status == 0, done
+    found = RunDirectory(run).read_config()["training"]
+    assert (found["learning_rate"], found["epochs"]) == (0.0003, 4)
+    assert "--warmup_steps" not in done.stdout
 
 
 @pytest.mark.slow

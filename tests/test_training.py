@@ -454,6 +454,10 @@ def test_two_trainings_in_one_folder(finished, files):
         ({"warmup_steps": 18}, None),
         ({"warmup_steps": 19}, "has only 18 steps, so its learning rate still rises at its end"),
         ({"warmup_steps": 37}, "has only 18 steps, so its learning rate stays low; try --warmup_steps=18"),
+        (
+            {"warmup_steps": 37, "start_from": "fabir-base"},
+            "has only 18 steps, so its learning rate stays low; try --learning_rate=0.0003",
+        ),
         ({"warmup_steps": 37, "learning_rate": 0.1}, None),
         ({"warmup_steps": 37, "epochs": 0}, None),
     ],
@@ -463,6 +467,28 @@ def test_a_warm_up_longer_than_the_run_is_told(settings, told):
     session = SimpleNamespace(training=TrainingConfig(**(SETTINGS | settings)), steps_per_epoch=STEPS, log=lines.append)
     training._Session._report_warm_up(session)
     assert lines == ([f"--warmup_steps={settings['warmup_steps']}: this run {told}"] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds", "said"),
+    [
+        ({}, [50.0] * 5 + [2.0] * 21, ["the other 1,975 steps take about 66 minutes, and scoring some more"]),
+        ({}, [50.0] * 5 + [0.05] * 21, []),
+        ({}, [2.0] * 24, []),
+        ({"max_minutes": 1.0}, [2.0] * 26, []),
+        ({"max_steps": 325}, [3.0] * 30, ["the other 300 steps take about 15 minutes, and scoring some more"]),
+    ],
+)
+def test_a_long_run_tells_once_how_long_it_takes(settings, seconds, said, monkeypatch):
+    monkeypatch.setattr(training, "_is_terminal", lambda: False)
+    lines = []
+    config = TrainingConfig(**(SETTINGS | {"epochs": 4} | settings))
+    session = SimpleNamespace(training=config, steps_per_epoch=500, log=lines.append, state={"batches": 0})
+    progress = training._Progress(session)
+    for number, duration in enumerate(seconds, 1):
+        session.state["batches"] = number
+        progress._estimate(duration)
+    assert lines == said
 
 
 def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):

@@ -1,4 +1,4 @@
-"""The pictures of an analysis, as PNG."""
+"""The pictures of an analysis, as PNG, and the figure of one attention."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.certainty import CertaintyBin, calibration_error
 from fabir_tf.reading.inspection import Inspection
 
@@ -160,28 +161,56 @@ def draw_boundaries(inspection: Inspection) -> bytes:
     return _png(figure)
 
 
-def draw_attention(inspection: Inspection, kind: str) -> bytes:
-    """The weights of one attention, averaged over its heads.
+def draw_attention(inspection: Inspection, kind: str, head: int | None = None) -> bytes:
+    """The weights of one attention.
 
     Args:
         inspection: from `fabir_tf.reading.inspection.look_inside`.
         kind: a key of its `attention`.
+        head: the number of a head, from 0; None averages all.
     """
-    weights = inspection.attention[kind].mean(axis=0)
-    queries = inspection.question if kind.endswith("question_self_attention") else inspection.passage
-    keys = inspection.passage if kind.endswith("passage_self_attention") else inspection.question
-    if len(queries.words) > len(keys.words):
-        # The longer text runs along the horizontal axis.
-        queries, keys, weights = keys, queries, weights.T
-    size = (max(5.0, 0.14 * len(keys.words)), max(2.4, 0.14 * len(queries.words) + 1.2))
+    queries, keys = inspection.tokens_of(kind)
+    return _png(attention_figure(inspection.attention[kind], queries.words, keys.words, head, kind))
+
+
+def attention_figure(
+    weights: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    head: int | None = None,
+    title: str = "",
+) -> Figure:
+    """The weights of one attention as a figure, which a notebook shows and `savefig` writes.
+
+    Args:
+        weights: `(heads, queries, keys)`, a value of `Inspection.attention` or a row of one of `attention_weights`.
+        queries, keys: the tokens along these axes. The longer text runs along the horizontal axis.
+        head: the number of a head, from 0; None averages all.
+        title: stands above, with the head's number.
+
+    Raises:
+        UserError: the weights do not fit the tokens, or there is no such head.
+    """
+    weights = np.asarray(weights)
+    if weights.ndim != 3 or weights.shape[1:] != (len(queries), len(keys)):
+        raise UserError(
+            f"weights: found the shape {weights.shape}, expected (heads, {len(queries)}, {len(keys)}), one row for "
+            "each query and one column for each key"
+        )
+    if head is not None and not 0 <= head < len(weights):
+        raise UserError(f"head: found {head}, expected a number from 0 to {len(weights) - 1}, or None for the mean")
+    shown = weights.mean(axis=0) if head is None else weights[head]
+    if len(queries) > len(keys):
+        queries, keys, shown = keys, queries, shown.T
+    size = (max(5.0, 0.14 * len(keys)), max(2.4, 0.14 * len(queries) + 1.2))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    shown = axes.imshow(weights, aspect="auto", cmap="Blues", vmin=0)
-    _name(axes.set_xticks, keys.words, rotation=90)
-    _name(axes.set_yticks, queries.words)
-    axes.set_title(kind, fontsize=8)
-    figure.colorbar(shown, ax=axes)
-    return _png(figure)
+    image = axes.imshow(shown, aspect="auto", cmap="Blues", vmin=0)
+    _name(axes.set_xticks, keys, rotation=90)
+    _name(axes.set_yticks, queries)
+    axes.set_title(title if head is None else f"{title}, head {head}".removeprefix(", "), fontsize=8)
+    figure.colorbar(image, ax=axes)
+    return figure
 
 
 def _name(set_ticks: Callable, words: Sequence[str], **options) -> None:

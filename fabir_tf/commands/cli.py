@@ -437,6 +437,8 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if not start_from:
             raise UserError("--adapt needs a trained reader to adapt: name it with --start_from")
         training = _with_adapting(name, model, training)
+    if isinstance(start_from, str) and start_from:
+        training["start_from"] = start_from
     training = training_settings(name, training)
     return chosen.from_dict(model), TrainingConfig.from_dict(training)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.bert_span import BertSpanConfig, bert_training, build_bert_span
@@ -17,6 +18,9 @@ from fabir_tf.models.fabir import FABIR_AS_PUBLISHED, FabirConfig, build_fabir
 from fabir_tf.models.published import Published
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.refusals import refuse_useless_methods
+from fabir_tf.models.weights import set_frozen_tables
+from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.pipelines.text.word_vectors import WordVectors, load_vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +88,22 @@ def list_models() -> dict[str, str]:
     return {name: spec.about for name, spec in MODELS.items()}
 
 
-def build_model(model: str | ReaderConfig = "fabir", as_published: bool = False, **overrides) -> keras.Model:
+def build_model(
+    model: str | ReaderConfig = "fabir",
+    as_published: bool = False,
+    vectors: str | WordVectors | np.ndarray | None = None,
+    processor: TextProcessor | None = None,
+    **overrides,
+) -> keras.Model:
     """Builds a reader as a functional Keras model with fresh weights.
 
     Args:
         model: a name of `list_models()`, or a configuration.
         as_published: whether a name stands for the paper's reader, with its first weights and its decoding, and not for
             our defaults.
+        vectors: word vectors that are not trained: `(words, dim)`, from `load_vectors`, or what that takes, such as
+            "bundled". Row i is the word with the id `trainable_words + 1 + i`. Without them all are zeros.
+        processor: a text processor, from `fit_processor`; the model gets its sizes and its vectors.
         **overrides: fields of the configuration to replace, as in `build_model(num_heads=2)`.
 
     Returns:
@@ -101,14 +114,51 @@ def build_model(model: str | ReaderConfig = "fabir", as_published: bool = False,
 
     Raises:
         ConfigError: no model has the name, or a field is unknown or its value does not fit; or a configuration is given
-            with `as_published`.
+            with `as_published`, or vectors with a processor or for a model without word vectors.
+        UserError: the vectors cannot be read.
     """
     if as_published:
         if not isinstance(model, str):
             raise ConfigError(f"as_published needs the name of a model, found a {type(model).__name__}")
         overrides = published_settings(model, overrides)[0] | overrides
-    config = (config_class(model)() if isinstance(model, str) else model).replace(**overrides)
-    return refuse_useless_methods(MODELS[model_name(config)].build(config))
+    tables, sizes = _frozen_tables(vectors, processor)
+    config = config_class(model)() if isinstance(model, str) else model
+    if tables and "frozen_words" not in config.to_dict():
+        raise ConfigError(f"vectors: {model_name(config)} has no word vectors")
+    built = MODELS[model_name(config)].build(config.replace(**sizes | overrides))
+    _validate_tables(built, tables)
+    set_frozen_tables(built, tables)
+    return refuse_useless_methods(built)
+
+
+def _frozen_tables(
+    vectors: str | WordVectors | np.ndarray | None, processor: TextProcessor | None
+) -> tuple[Mapping[str, np.ndarray], dict[str, int]]:
+    """The tables that a model gets, by the name of their layer, and the settings that they decide."""
+    if processor is not None:
+        if vectors is not None:
+            raise ConfigError("vectors: the processor has its own, expected one of vectors and processor")
+        return processor.frozen_tables, processor.sizes
+    if vectors is None:
+        return {}, {}
+    loaded = load_vectors(vectors) if isinstance(vectors, str) else vectors
+    table = np.asarray(loaded.table if isinstance(loaded, WordVectors) else loaded)
+    if table.ndim != 2 or not np.issubdtype(table.dtype, np.floating):
+        raise ConfigError(f"vectors must be numbers (words, dim), found {table.dtype} of shape {table.shape}")
+    if not (np.abs(table) <= np.finfo(np.float16).max).all():
+        raise ConfigError("vectors: found a number that float16 cannot hold, expected numbers up to 65,504")
+    if not table.size:
+        return {}, {"frozen_words": 0}
+    return {"word_embedding": table}, {"frozen_words": table.shape[0], "word_dim": table.shape[1]}
+
+
+def _validate_tables(model: keras.Model, tables: Mapping[str, np.ndarray]) -> None:
+    """Refuses tables that other settings do not fit."""
+    for name, table in tables.items():
+        layer = model.get_layer(name)
+        expected = (layer.frozen_rows, layer.dim)
+        if table.shape != expected:
+            raise ConfigError(f"vectors: found {table.shape} numbers, expected {expected}, frozen_words and word_dim")
 
 
 def published_settings(name: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -133,8 +183,16 @@ def published_settings(name: str, given: Mapping[str, Any]) -> tuple[dict[str, A
     return of_model, settings
 
 
+FINE_TUNING = {"learning_rate": 0.0003, "epochs": 4}
+"""Training settings of a run that starts from a trained reader: the papers' are for new weights."""
+
+# What chooses a learning rate of its own.
+_RATE_SETTINGS = ("learning_rate", "learning_rate_factor", "warmup_steps", "warmup_share", "optimizer")
+
+
 def training_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a model's training: those that are given, and the model's own for the others.
+    """The settings of a model's training: those that are given, and for the others the model's own, or `FINE_TUNING` of
+    a run that starts from a trained reader.
 
     Args:
         name: the model's.
@@ -144,7 +202,10 @@ def training_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: no model has the name.
     """
     config_class(name)
-    return MODELS[name].training(given) | dict(given)
+    start = dict(FINE_TUNING) if given.get("start_from") else {}
+    if any(setting in given for setting in _RATE_SETTINGS):
+        start.pop("learning_rate", None)
+    return start | MODELS[name].training(given) | dict(given)
 
 
 def _published_names() -> list[str]:

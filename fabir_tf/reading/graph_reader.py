@@ -211,7 +211,8 @@ class GraphReader(tf.Module):
         """Tokenizes the arguments of `answer`."""
         # A passage is read once, however many questions there are about it.
         texts, text_of = tf.unique(passage, tf.int64)
-        text_of = tf.broadcast_to(text_of, tf.shape(question))
+        with tf.control_dependencies([_validated_numbers(question, passage)]):
+            text_of = tf.broadcast_to(text_of, tf.shape(question))
         tokens = self.processor.tokenize(tf.concat([texts, question], 0))
         begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
         question_lengths = lengths[tf.size(texts) :]
@@ -282,6 +283,14 @@ class GraphReader(tf.Module):
         zeros += [tf.zeros([tf.size(order), 2], tf.float32)] * (len(self._outputs) - 2)
         _, *found = tf.while_loop(is_left, read, (0, *zeros), parallel_iterations=1)
         return found
+
+
+def _validated_numbers(question: tf.Tensor, passage: tf.Tensor) -> Any:
+    """An operation that fails with a sentence where questions and passages do not belong together."""
+    questions, passages = tf.size(question), tf.size(passage)
+    fits_together = (passages == questions) | (passages == 1)
+    sentence = "expected as many passages as questions, or one for all of them; found passages and questions:"
+    return tf.debugging.Assert(fits_together, [sentence, passages, questions])
 
 
 def _where(condition: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

@@ -1,12 +1,14 @@
 """Looks inside a reader: the weights of every attention, and the start and end probabilities of every token."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from fabir_tf.layers import DecoupledEncoder, InteractionLayer, ProcessingLayer
+from fabir_tf.layers import ConvolutionalAttention, DecoupledEncoder, InteractionLayer, ProcessingLayer
 from fabir_tf.models.graph_nodes import calls_to
 from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
@@ -36,6 +38,16 @@ class Inspection:
     start: np.ndarray
     end: np.ndarray
     attention: dict[str, np.ndarray]
+
+    def tokens_of(self, kind: str) -> tuple[Tokens, Tokens]:
+        """The tokens of the queries and of the keys of one attention.
+
+        Args:
+            kind: a key of `attention`.
+        """
+        queries = self.question if kind.endswith("question_self_attention") else self.passage
+        keys = self.passage if kind.endswith("passage_self_attention") else self.question
+        return queries, keys
 
     def __repr__(self) -> str:
         tokens = f"question={len(self.question.words)} tokens, passage={len(self.passage.words)} tokens"
@@ -80,10 +92,11 @@ def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
     inputs = _inputs(reader, features)
     logits = reader.model(inputs, training=False)
     begin = int(features.logit_offsets[0])
-    parts = [_as_array(logits[name])[begin : begin + length] for name in (START, END)]
-    null = _as_array(logits[NULL]) if NULL in logits else None
+    parts = [_as_array(logits[name])[0, begin : begin + length] for name in (START, END)]
+    null = _as_array(logits[NULL])[0] if NULL in logits else None
     start, end = start_end_probabilities(parts[0], parts[1], null, 1 / reader.temperature)[:, :length]
-    return Inspection(**tokens, start=start, end=end, attention=_all_weights(reader.model, inputs))
+    weights = {kind: part[0] for kind, part in attention_weights(reader.model, inputs).items()}
+    return Inspection(**tokens, start=start, end=end, attention=weights)
 
 
 def _inputs(reader: Reader, features: Features) -> dict[str, np.ndarray]:
@@ -97,8 +110,29 @@ def _inputs(reader: Reader, features: Features) -> dict[str, np.ndarray]:
     return inputs
 
 
-def _all_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    attending = [layer for layer in model.layers if isinstance(layer, DecoupledEncoder | InteractionLayer)]
+def attention_weights(model: keras.Model, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The weights of every attention of a model, for inputs of one's own.
+
+    Args:
+        model: a functional model from `build_model`, or one of your own with the library's `DecoupledEncoder`,
+            `ReductionLayer`, `ProcessingLayer` or `ConvolutionalAttention`.
+        inputs: a batch of the model's inputs by name.
+
+    Returns:
+        Float32 weights `(batch, heads, queries, keys)` by layer and kind, as in `Inspection.attention`; a
+        `ConvolutionalAttention` of its own is called `{layer}/attention`. Padding has weight 0 on the axis that the
+        weights sum to 1 over, and no meaning on the other. Empty for a model without such layers.
+
+    Raises:
+        UserError: an input is missing.
+    """
+    missing = [tensor.name for tensor in model.inputs if tensor.name not in inputs]
+    if missing:
+        raise UserError(
+            f"inputs: {missing[0]} is missing, expected {', '.join(tensor.name for tensor in model.inputs)}"
+        )
+    inputs = {tensor.name: ops.convert_to_tensor(inputs[tensor.name], tensor.dtype) for tensor in model.inputs}
+    attending: list[keras.layers.Layer] = [layer for layer in model.layers if isinstance(layer, tuple(_WEIGHTS))]
     if not attending:
         return {}
     # A model that returns the inputs of every layer that attends.
@@ -110,7 +144,7 @@ def _all_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> dict[str,
         for arguments, values in zip(calls[layer.name], entering[layer.name], strict=True):
             by_id = {id(tensor): value for tensor, value in zip(arguments.keras_tensors, values, strict=True)}
             args, kwargs = arguments.fill_in(by_id)
-            weights = _encoder_weights if isinstance(layer, DecoupledEncoder) else _interaction_weights
+            weights = next(part for kind, part in _WEIGHTS.items() if isinstance(layer, kind))
             found |= {f"{layer.name}/{kind}": _as_array(part) for kind, part in weights(layer, *args, **kwargs).items()}
     return found
 
@@ -139,12 +173,27 @@ def _interaction_weights(
         question = layer.attend(question, question_mask, layer.question_self_norm)
         passage = layer.attend(passage, passage_mask, layer.passage_self_norm)
     question = layer.question_feed_forward_norm(question, layer.question_feed_forward(question))
-    weights = layer.cross_attention.weigh(passage, question, passage_mask, question_mask)
-    if layer.cross_attention.softmax_axis == "query":
-        weights = ops.transpose(weights, (0, 1, 3, 2))
-    return found | {"cross_attention": weights}
+    return found | {"cross_attention": _weighed(layer.cross_attention, passage, question, passage_mask, question_mask)}
+
+
+def _own_weights(layer: ConvolutionalAttention, queries, keys, values, query_mask, key_mask) -> dict:
+    return {"attention": _weighed(layer, queries, keys, query_mask, key_mask)}
+
+
+def _weighed(layer: ConvolutionalAttention, queries, keys, query_mask, key_mask):
+    """The weights with queries before keys."""
+    weights = layer.weigh(queries, keys, query_mask, key_mask)
+    return ops.transpose(weights, (0, 1, 3, 2)) if layer.softmax_axis == "query" else weights
+
+
+# How the weights are computed, by the layer that attends, from the arguments of its call.
+_WEIGHTS: dict[type, Callable[..., dict]] = {
+    DecoupledEncoder: _encoder_weights,
+    InteractionLayer: _interaction_weights,
+    ConvolutionalAttention: _own_weights,
+}
 
 
 def _as_array(tensor) -> np.ndarray:
-    """The only example of a batch, in float32 under every dtype policy."""
-    return ops.convert_to_numpy(ops.cast(tensor, "float32"))[0]
+    """An array in float32 under every dtype policy."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))

@@ -14,7 +14,7 @@ import numpy as np
 
 from fabir_tf.backends import backend
 from fabir_tf.backends.bfloat16 import BFLOAT16, is_emulated
-from fabir_tf.models import build_model, model_name, training_settings
+from fabir_tf.models import FINE_TUNING, build_model, model_name, training_settings
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.parameters import count_trainable
@@ -47,6 +47,11 @@ from fabir_tf.training.training_config import DataOptions, TrainingConfig
 # 1,024 kernels would lose them before their shapes occur again. It reads this at its first operation. Serving keeps the
 # default, which needs less memory.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "50000")
+
+# The first steps trace the graph and compile kernels; the next ones tell how long the others take.
+WARM_UP_STEPS, MEASURED_STEPS = 5, 20
+# Shorter runs are not worth a line, in minutes.
+SHORT_RUN = 3
 
 HISTORY = (
     "epoch",
@@ -294,7 +299,10 @@ class _Session:
         steps, warm_up = _total_steps(self.training, self.steps_per_epoch), self.training.warmup_steps
         if self.training.learning_rate is None and 0 < steps < warm_up:
             is_low = 2 * steps < warm_up
-            effect = f"stays low; try --warmup_steps={steps}" if is_low else "still rises at its end"
+            better = f"--warmup_steps={steps}"
+            if self.training.start_from:
+                better = f"--learning_rate={FINE_TUNING['learning_rate']}"
+            effect = f"stays low; try {better}" if is_low else "still rises at its end"
             self.log(f"--warmup_steps={warm_up}: this run has only {steps:,} steps, so its learning rate {effect}")
 
     def run_epochs(self) -> dict:
@@ -467,6 +475,7 @@ class _Progress(keras.callbacks.Callback):
     def __init__(self, session: _Session):
         super().__init__()
         self.session = session
+        self._seconds: list[float] = []
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._loss = 0.0
@@ -485,6 +494,7 @@ class _Progress(keras.callbacks.Callback):
         state["step"] += 1
         state["batches"] += 1
         state["seconds"] += now - self._time
+        self._estimate(now - self._time)
         self._time = now
         if state["step"] == self.session.steps_per_epoch:
             return
@@ -510,6 +520,20 @@ class _Progress(keras.callbacks.Callback):
         logs |= {"exact_match": scores["exact_match"], "f1": scores["f1"]}
         if self.session.is_over():
             self.model.stop_training = True
+
+    def _estimate(self, seconds: float) -> None:
+        """Says once how long a long run takes."""
+        if len(self._seconds) == WARM_UP_STEPS + MEASURED_STEPS:
+            return
+        self._seconds.append(seconds)
+        if len(self._seconds) < WARM_UP_STEPS + MEASURED_STEPS:
+            return
+        left = _total_steps(self.session.training, self.session.steps_per_epoch) - self.session.state["batches"]
+        minutes = left * float(np.mean(self._seconds[WARM_UP_STEPS:])) / 60
+        limit = self.session.training.max_minutes
+        if minutes >= SHORT_RUN and limit is None:
+            bar = "\n" if _is_terminal() else ""
+            self.session.log(f"{bar}the other {left:,} steps take about {minutes:,.0f} minutes, and scoring some more")
 
     def _validate_finite(self, loss) -> None:
         if not np.isfinite(loss):

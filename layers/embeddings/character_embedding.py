@@ -4,7 +4,7 @@ from keras import ops
 from fabir_tf.layers.core.dense_gradient import dense_gradient
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import add_bias
-from fabir_tf.layers.core.ids import PADDING
+from fabir_tf.layers.core.ids import PADDING, known_ids
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.core.masking import MASKED_LOGIT
 from fabir_tf.layers.core.take import take
@@ -18,7 +18,7 @@ def character_vectors(table, characters):
 
     Args:
         table: variable `(rows, dim)` for the ids 1 to rows.
-        characters: int tensor of any shape.
+        characters: int tensor of any shape, whose ids the table has.
 
     Returns:
         Float tensor `(..., dim)`, a zero vector for id 0.
@@ -72,7 +72,7 @@ class CharacterEmbedding(keras.layers.Layer):
     the maximum. A word shorter than the kernel has one position, filled up with zero vectors.
 
     Args:
-        rows: rows of the character table, for ids 1..rows; id 0 is a zero vector.
+        rows: rows of the character table, for ids 1..rows; id 0 is a zero vector, and any other id is read as 1, UNK.
         dim: length of a character vector.
         kernel_size: characters seen at once.
         filters: length of the result.
@@ -132,7 +132,7 @@ class CharacterEmbedding(keras.layers.Layer):
 
     def call(self, characters, training=None):
         batch, length = ops.shape(characters)[:2]
-        characters = at_least_kernel_wide(characters, self.kernel_size)
+        characters = at_least_kernel_wide(known_ids(characters, self.rows), self.kernel_size)
         # One row per word, (batch * length, width)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
         vectors = self.drop(character_vectors(self.table, words), training=training)

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.exact_bias import Conv1D, Dense
-from fabir_tf.layers.core.ids import PADDING, UNKNOWN
+from fabir_tf.layers.core.ids import PADDING, UNKNOWN, known_ids
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.embeddings.character_embedding import at_least_kernel_wide, strongest_windows
 
@@ -65,15 +65,14 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
 
     def call(self, characters):
         batch, length = ops.shape(characters)[:2]
-        characters = at_least_kernel_wide(characters, self.kernel_size)
+        characters = at_least_kernel_wide(known_ids(characters, self.known + UNKNOWN), self.kernel_size)
         words = ops.reshape(characters, (-1, characters.shape[-1] or ops.shape(characters)[-1]))
         strongest = strongest_windows(self.convolution(self._one_hot(words)), words, self.kernel_size)
         return self.output_map(self.hidden(ops.reshape(strongest, (batch, length, self.filters))))
 
     def _one_hot(self, words):
         """`(words, width, known + 2)`: the report's 101 positions, of which one is unused; UNK has the last."""
-        is_unknown = ops.logical_or(words == UNKNOWN, words > self.known + UNKNOWN)
-        indices = ops.where(is_unknown, self.known + 1, words - UNKNOWN - 1)
+        indices = ops.where(words == UNKNOWN, self.known + 1, words - UNKNOWN - 1)
         # The index -1 gives a zero vector.
         return ops.one_hot(ops.where(words == PADDING, -1, indices), self.known + 2, dtype=self.compute_dtype)
 

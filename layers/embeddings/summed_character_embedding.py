@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Conv1D
+from fabir_tf.layers.core.ids import known_ids
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.embeddings.character_embedding import character_vectors
 
@@ -19,7 +20,7 @@ class SummedCharacterEmbedding(keras.layers.Layer):
     Masking: character id 0 is padding and adds nothing.
 
     Args:
-        rows: rows of the character table, for ids 1..rows; id 0 is a zero vector.
+        rows: rows of the character table, for ids 1..rows; id 0 is a zero vector, and any other id is read as 1, UNK.
         dim: length of a character vector.
         kernel_size: values seen at once.
         filters: length of the result.
@@ -65,6 +66,7 @@ class SummedCharacterEmbedding(keras.layers.Layer):
 
     def call(self, characters, training=None):
         batch, length = ops.shape(characters)[:2]
+        characters = known_ids(characters, self.rows)
         vectors = self.drop(character_vectors(self.table, characters), training=training)
         summed = ops.sum(vectors, axis=2)
         slid = self.convolution(ops.reshape(summed, (-1, self.dim, 1)))

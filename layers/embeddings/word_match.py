@@ -32,6 +32,8 @@ class WordMatch(keras.layers.Layer):
     """
 
     def call(self, passage_words, passage_characters, question_words, question_characters):
+        # Neither of two unknown ids matches the other: -1 is none of these.
+        question_words, question_characters = (ops.maximum(x, PADDING) for x in (question_words, question_characters))
         word = _known(passage_words)[:, :, None] == question_words[:, None, :]
         same, prefix = None, ops.zeros_like(word, dtype="int32")
         # Position by position, because an array of all pairs of characters would be twenty times as large.

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.dense_gradient import dense_gradient
-from fabir_tf.layers.core.ids import PADDING
+from fabir_tf.layers.core.ids import PADDING, known_ids
 from fabir_tf.layers.core.initializers import StandardNormal
 from fabir_tf.layers.core.take import take
 
@@ -11,9 +11,9 @@ from fabir_tf.layers.core.take import take
 class WordTable(keras.layers.Layer):
     """Word vectors from a frozen and a trainable table.
 
-    Id 0 is padding and has no row, ids 1..R are the trainable rows (id 1 is UNK), ids R+1..R+F the frozen rows. The
-    frozen table is stored in float16, which takes half the memory of the published vectors. It is not restricted to the
-    training vocabulary.
+    Id 0 is padding and has no row, ids 1..R are the trainable rows (id 1 is UNK), ids R+1..R+F the frozen rows. Any
+    other id is read as UNK. The frozen table is stored in float16, which takes half the memory of the published
+    vectors. It is not restricted to the training vocabulary.
 
     Masking: none is needed, each word is looked up alone. Padding becomes a zero vector.
 
@@ -69,6 +69,7 @@ class WordTable(keras.layers.Layer):
             )
 
     def call(self, words):
+        words = known_ids(words, self.trainable_rows + self.frozen_rows)
         trainable = take(dense_gradient(self.trainable_table), ops.clip(words - 1, 0, self.trainable_rows - 1))
         is_trainable = ops.logical_and(words > PADDING, words <= self.trainable_rows)
         vectors = ops.where(is_trainable[..., None], trainable, ops.zeros_like(trainable))

@@ -97,3 +97,11 @@ def test_character_vectors_are_initialized_with_variance_one():
     table = layer_testing.weights_of(layer)["table"]
     assert abs(table.std() - 1.0) < 0.05
     assert abs(table.mean()) < 0.05
+
+
+def test_an_id_that_the_table_lacks_is_an_unknown_character():
+    layer = make(3)
+    characters = np.array([[[2, ROWS + 1, 5, 0], [-1, 7, 3, 0], [2**31 - 1, -ROWS, 1, 4]]], "int32")
+    expected = np.array([[[2, 1, 5, 0], [1, 7, 3, 0], [1, 1, 1, 4]]], "int32")
+    found, truth = (layer_testing.run(layer, {"characters": ids})[0] for ids in (characters, expected))
+    np.testing.assert_array_equal(found, truth)

@@ -59,3 +59,9 @@ def test_parameters():
     layer = OneHotCharacterEmbedding()
     layer.build((None, None, 20))
     assert layer_testing.parameters(layer) == (5 * 101 * 100 + 100) + (100 * 100 + 100) + (100 * 50 + 50)
+
+
+def test_a_negative_id_is_an_unknown_character():
+    negative, unknown = (np.array([[[2, one, 3, 0]]], "int32") for one in (-1, 1))
+    found, truth = (layer_testing.run(make(), {"characters": ids})[0] for ids in (negative, unknown))
+    np.testing.assert_array_equal(found, truth)

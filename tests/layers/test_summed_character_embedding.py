@@ -51,3 +51,11 @@ def test_parameters():
     layer = SummedCharacterEmbedding(rows=101)
     layer.build((None, None, 20))
     assert layer_testing.parameters(layer) == 101 * 8 + 5 * 100 + 100
+
+
+def test_an_id_that_the_table_lacks_is_an_unknown_character():
+    layer = layer_testing.built(SummedCharacterEmbedding(**CONFIG), make_inputs())
+    characters = np.array([[[ROWS + 1, 2, -3], [9 * ROWS, 0, 0]]], "int32")
+    expected = np.array([[[1, 2, 1], [1, 0, 0]]], "int32")
+    found, truth = (layer_testing.run(layer, {"characters": ids})[0] for ids in (characters, expected))
+    np.testing.assert_array_equal(found, truth)

@@ -72,3 +72,14 @@ def test_trainable_rows_are_initialized_with_variance_one():
     table = layer_testing.weights_of(layer)["trainable_table"]
     assert abs(table.std() - 1.0) < 0.05
     assert abs(table.mean()) < 0.05
+
+
+@pytest.mark.parametrize("frozen", [0, FROZEN])
+def test_an_id_that_the_tables_lack_is_an_unknown_word(frozen):
+    last = TRAINABLE + frozen
+    words = np.array([[last, last + 1, 3 * last, 2**31 - 1, -1, -last, 0]], "int32")
+    layer = layer_testing.built(WordEmbedding(TRAINABLE, frozen, DIM), {"words": words})
+    (out,) = layer_testing.run(layer, {"words": words})
+    expected = np.array([[last, 1, 1, 1, 1, 1, 0]], "int32")
+    np.testing.assert_array_equal(out, layer_testing.run(layer, {"words": expected})[0])
+    assert not np.array_equal(out[0, 0], out[0, 1])

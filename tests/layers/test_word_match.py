@@ -87,3 +87,10 @@ def test_padding_and_neighbors_change_nothing():
     np.testing.assert_array_equal(found[0][0, :9], alone[0])
     np.testing.assert_array_equal(found[1][0, :5], alone[1])
     assert not found[0][0, 9:].any()
+
+
+def test_negative_ids_match_nothing():
+    ids = np.array([[-1, -7]], "int32")
+    inputs = {f"{text}_words": ids for text in ("passage", "question")}
+    inputs |= {f"{text}_characters": ids[..., None] for text in ("passage", "question")}
+    assert not any(np.asarray(part).any() for part in WordMatch()(**inputs))

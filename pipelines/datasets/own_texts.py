@@ -1,0 +1,54 @@
+"""Questions from Python's own values instead of a file."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fabir_tf.pipelines.datasets.rows import RowReader, rows_of_list
+from fabir_tf.pipelines.datasets.squad import NO_START, Answer, Question, SquadData
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.json_files import quoted
+
+
+def questions_from(rows: Iterable[Mapping[str, Any]], name: str = "rows") -> SquadData:
+    """Makes a dataset of rows, each a question about its passage.
+
+    Args:
+        rows: mappings with the fields of a JSON line: `question`, `passage` (or `context`), and `answer` with
+            `answer_start` or `answers` as in SQuAD; optionally `id` and `title`. Without `answer_start`, the answer
+            must stand in the passage once. An empty `answer` is none.
+        name: the dataset's name, for messages.
+
+    Returns:
+        The questions in the order of the rows; rows with the same title and passage share one passage.
+
+    Raises:
+        UserError: there is no row, a row has a mistake, or an answer without an offset is not in its passage, or there
+            more than once.
+
+    Example:
+        >>> rows = [{"question": "Who built it?", "passage": "It was built by Anna Keld.", "answer": "Anna Keld"}]
+        >>> questions_from(rows).questions[0].answers
+        (Answer(text='Anna Keld', start=16),)
+    """
+    data = RowReader(name).read(rows_of_list(rows))
+    questions = tuple(_with_offsets(question, data.passages[question.passage], name) for question in data.questions)
+    return replace(data, questions=questions)
+
+
+def _with_offsets(question: Question, passage: str, name: str) -> Question:
+    answers = tuple(_located(answer, passage, f"{name}: question {question.id!r}") for answer in question.answers)
+    return replace(question, answers=answers)
+
+
+def _located(answer: Answer, passage: str, place: str) -> Answer:
+    if answer.start != NO_START or not answer.text:
+        return answer
+    first = passage.find(answer.text)
+    if first < 0:
+        raise UserError(f"{place}: the answer {quoted(answer.text)} is not in its passage, expected a piece of it")
+    if passage.find(answer.text, first + 1) >= 0:
+        raise UserError(
+            f"{place}: the answer {quoted(answer.text)} stands in its passage more than once, expected an answer_start"
+        )
+    return Answer(answer.text, first)
