@@ -61,7 +61,9 @@ def _words(text: str) -> list[str]:
     """The words before they are cut to their stems."""
     if text.isascii():
         return [word[:LONGEST_WORD] for word in _WORD.findall(text.lower())]
-    text = _NOT_ASCII.sub(_without_accent, unicodedata.normalize("NFKD", text.casefold()))
+    # Twice, because some letters have a case only once they are decomposed, such as a double-struck C.
+    text = unicodedata.normalize("NFKD", text.casefold()).casefold()
+    text = _NOT_ASCII.sub(_without_accent, text)
     text = _WITHOUT_SPACES.sub(r" \g<0> ", text)
     return [word[:LONGEST_WORD] for word in _WORD.findall(text)]
 

@@ -27,6 +27,7 @@ STABLE = {"max_examples": 150, "deadline": None, "derandomize": True, "database"
         ("bus glass seas string bring", ["bus", "glass", "sea", "string", "bring"]),
         ("Café naïve Ångström ﬁne ＡＢ straße", ["caf", "naiv", "angstrom", "fin", "ab", "strass"]),
         ("snake_case x-ray 3.14 a/b", ["snak", "cas", "x", "ray", "3", "14", "a", "b"]),
+        ("x in ℂ, 𝐇𝟐, ⓉⒽⒺ ℡", ["x", "in", "c", "h2", "the", "tel"]),
         ("磨坊 mill", ["磨", "坊", "mill"]),
         ("\ud800 \x00 ... —", []),
         ("a" * 200, ["a" * LONGEST_WORD]),
@@ -34,6 +35,13 @@ STABLE = {"max_examples": 150, "deadline": None, "derandomize": True, "database"
 )
 def test_words(text, words):
     assert text_words(text) == words
+
+
+def test_no_letter_has_a_case_left():
+    """An index ignores the case of ASCII's letters, so a word in another case would be found there only."""
+    letters = (chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000)
+    words = [word for letter in letters for word in text_words(f"{letter} x")]
+    assert [word for word in words if word != word.casefold()] == []
 
 
 def test_a_question_loses_the_words_that_make_it_one():
