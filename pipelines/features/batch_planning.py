@@ -39,12 +39,12 @@ def fits(examples: Any, longest: Any, total: Any) -> Any:
     return (tokens <= BATCH_TOKENS) & (tokens * longest <= BATCH_PAIRS) & (tokens - total <= BATCH_PADDING)
 
 
-def reading_batches(lengths: np.ndarray, most: int = BATCH_EXAMPLES) -> Iterator[np.ndarray]:
+def reading_batches(lengths: np.ndarray, most: int | None = None) -> Iterator[np.ndarray]:
     """Sorts examples by length and cuts them into batches within the limits.
 
     Args:
         lengths: int `(examples,)`, tokens of each example's longest text.
-        most: examples of a batch.
+        most: examples of a batch; None for `BATCH_EXAMPLES`.
 
     Yields:
         Example numbers, int64; each batch holds at least one.
@@ -57,7 +57,7 @@ def reading_batches(lengths: np.ndarray, most: int = BATCH_EXAMPLES) -> Iterator
         is_last = end == len(order)
         if (
             is_last
-            or end - begin == most
+            or end - begin == (most or BATCH_EXAMPLES)
             or not fits(end - begin + 1, sorted_lengths[end], totals[end + 1] - totals[begin])
         ):
             yield order[begin:end]
