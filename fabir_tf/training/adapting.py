@@ -91,6 +91,7 @@ def adapted_calibration(
     calibration = Calibration.load(start.calibration)
     if not null_head or kept is None or calibration.no_answer is None:
         return calibration
+    log(f"the no-answer probabilities of {len(kept.questions):,} kept questions are matched with those of its start")
     before, now = (_scores(answerer, kept) for answerer in (Reader.load(start.path), reader))
     return dataclasses.replace(calibration, no_answer=matched_no_answer(calibration.no_answer, before, now))
 
