@@ -495,6 +495,29 @@ def test_who_is_slow_does_not_hold_up_the_others(of_run):
 # === Token, other origins, full queues ===
 
 
+def test_idle_grpc_connections_keep_nobody_waiting(of_saved_model):
+    import grpc
+
+    rpc, (host, port) = load("grpc_client"), of_saved_model.grpc.split(":")
+    # Nothing, half of what opens HTTP/2, something else, and an opening without a request.
+    openings = (
+        b"",
+        b"PRI * HT",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5),
+    )
+    slow = [socket.create_connection((host, int(port))) for _ in range(60)]
+    try:
+        for number, connection in enumerate(slow):
+            connection.sendall(openings[number % len(openings)])
+        with grpc.insecure_channel(of_saved_model.grpc) as channel:
+            (found,) = rpc.ask(channel, [QUESTION], [MILL], deadline=PATIENCE)
+            assert found["answer"]
+    finally:
+        for connection in slow:
+            connection.close()
+
+
 def test_a_token_and_a_small_queue(exported, tmp_path):
     (tmp_path / "token").write_text("open-sesame\n")
     arguments = (f"--token_file={tmp_path / 'token'}", "--cors_origins=https://example.org", "--max_enqueued_batches=1")
@@ -514,6 +537,54 @@ def test_a_token_and_a_small_queue(exported, tmp_path):
         _from_another_origin(server, right)
         _more_than_the_queue_holds(server, right)
         _ends_in_order(server, right)
+
+
+def test_a_request_to_another_host_is_refused(of_run):
+    # As a page sends it whose name has come to stand for 127.0.0.1.
+    for host in (
+        "evil.example",
+        "localhost.evil.example:8501",
+        "127.0.0.1.evil.example",
+        "a b",
+        "[::1",
+        "evil.example.",
+    ):
+        status, found = of_run.ask("/v1/answer", ONE, Host=host)
+        assert status == 403 and "addressed to another host" in found["error"], host
+        assert of_run.ask("/healthz", Host=host)[0] == 200
+    for host in ("localhost", "LOCALHOST:1", "qa.localhost", "127.0.0.1", "[::1]:8501", "10.1.2.3:80", "localhost."):
+        assert of_run.ask("/v1/info", Host=host)[0] == 200, host
+
+
+def test_names_of_hosts_and_origins():
+    from fabir_tf.pipelines.errors import UserError
+    from fabir_tf.serving import hosts
+
+    assert hosts.may_be_asked("QA.example.org:443", hosts.validate_names([" qa.Example.org. "], "--allowed_hosts"))
+    assert hosts.may_be_asked("", ()) and not hosts.may_be_asked("qa.example.org", ())
+    for host, local in (
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+    ):
+        assert hosts.is_local(host) is local
+    for wrong in ("", "https://qa.example.org", "qa.example.org:80", "*", "a/b"):
+        with pytest.raises(UserError, match="--allowed_hosts: found"):
+            hosts.validate_names([wrong], "--allowed_hosts")
+    right = ("https://example.org", "http://localhost:3000", "*")
+    assert hosts.validate_origins(right, "--cors_origins") == right
+    for wrong in (
+        "",
+        "example.org",
+        "https://example.org/",
+        "ftp://example.org",
+        "https://me@example.org",
+        "http://a:b",
+    ):
+        with pytest.raises(UserError, match="--cors_origins: found"):
+            hosts.validate_origins([wrong], "--cors_origins")
 
 
 def _refused_by_grpc(server):

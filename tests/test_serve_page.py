@@ -207,6 +207,40 @@ def test_mistakes_are_told(page):
     assert page.inner_text("#answer") == "There is nothing to read here."
 
 
+def test_search_with_an_index(browser, commands, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "mill.md").write_text(
+        "# The mill\n\nThe old mill was built by **Anna Keld** in 1712.\n", encoding="utf-8"
+    )
+    (folder / "lake.txt").write_text("Lake Orrin lies north of Dunmere; <script>alert(1)</script>.\n")
+    index = tmp_path / "texts.index"
+    assert commands("index", f"--input={folder}", f"--index={index}").status == 0
+    with serving("--model=fabir-base", f"--index={index}") as server:
+        page = browser.new_page()
+        page.set_default_timeout(WAIT)
+        seen = Seen(page, server.url)
+        page.goto(server.url)
+        page.click("#place-documents")
+        assert page.locator("#passage").is_hidden()
+        page.fill("#question", "Who built the old mill?")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#result:not([hidden])")
+        assert page.inner_text("#answer") == page.inner_text("#shown mark") == "Anna Keld"
+        assert page.inner_text("#source") == "mill.md · The mill"
+        assert page.text_content("#shown") == "The old mill was built by Anna Keld in 1712."
+        # The other document's place, whose text stays text.
+        page.locator("#others button", has_text="lake.txt").first.click()
+        assert page.inner_text("#source").startswith("lake.txt")
+        assert "<script>" in page.text_content("#shown") and not page.locator("#result script").count()
+        page.fill("#question", "Xylophone zebra?")
+        page.click("#ask")
+        page.wait_for_selector("#result:not([hidden])")
+        assert page.inner_text("#answer") == "The documents do not say."
+        assert seen.outside == [] and seen.messages == []
+        page.close()
+
+
 def test_a_server_that_has_stopped(browser):
     with serving("--model=fabir-base") as server:
         page = browser.new_page()

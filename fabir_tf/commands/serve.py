@@ -71,6 +71,12 @@ def _define_listening_flags() -> None:
     flags.DEFINE_string("token_file", None, text)
     text = "Origins of other pages that may ask, comma-separated, such as https://example.org; by default none."
     flags.DEFINE_list("cors_origins", [], text)
+    text = (
+        "Names of this server that a request may be addressed to, comma-separated, besides localhost and addresses. By "
+        "default any, but none where only this machine can reach it and there is no token: a page of another address "
+        "could otherwise take such a name, and ask."
+    )
+    flags.DEFINE_list("allowed_hosts", None, text)
     flags.DEFINE_bool("access_log", True, "Print a line for each request, without its texts.")
     text = "Seconds between the moment that /readyz fails and the end of listening, for those who share the load."
     flags.DEFINE_float("shutdown_delay", 0.0, text, 0.0, 3600.0)
@@ -187,6 +193,7 @@ def _load_saved_model(path: str) -> Any:
 def _settings(values: flags.FlagValues, index: DocumentIndex | None) -> "ServerSettings":
     from fabir_tf.serving.batching import BatchingSettings
     from fabir_tf.serving.config_files import read_batching
+    from fabir_tf.serving.hosts import validate_origins
     from fabir_tf.serving.http import HttpSettings
     from fabir_tf.serving.server import ServerSettings
     from fabir_tf.serving.service import Limits
@@ -206,11 +213,13 @@ def _settings(values: flags.FlagValues, index: DocumentIndex | None) -> "ServerS
         values.max_question_characters,
         values.max_passage_characters,
     )
+    token = _token(values.token_file)
     http = HttpSettings(
         values.request_timeout,
         values.body_timeout,
-        _token(values.token_file),
-        tuple(values.cors_origins),
+        token,
+        validate_origins(values.cors_origins, "--cors_origins"),
+        _allowed_hosts(values, token),
         cli.to_stderr if values.access_log else None,
     )
     return ServerSettings(
@@ -226,6 +235,14 @@ def _settings(values: flags.FlagValues, index: DocumentIndex | None) -> "ServerS
         paragraphs=values.paragraphs,
         modules=tuple(values["import"].value),
     )
+
+
+def _allowed_hosts(values: flags.FlagValues, token: str) -> tuple[str, ...] | None:
+    from fabir_tf.serving.hosts import is_local, validate_names
+
+    if values.allowed_hosts is not None:
+        return validate_names(values.allowed_hosts, "--allowed_hosts")
+    return () if is_local(values.host) and not token else None
 
 
 def _token(path: str | None) -> str:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabir_tf.serving import answer_api, tensorflow_rest
 from fabir_tf.serving.errors import QueueFullError, RequestError, invalid
+from fabir_tf.serving.hosts import may_be_asked
 from fabir_tf.serving.metrics import CONTENT_TYPE, Metrics
 from fabir_tf.serving.service import Service
 
@@ -57,6 +58,7 @@ class HttpSettings:
         body_timeout: seconds in which a body has to arrive.
         token: that every request but those for health has to bring; "" for none.
         cors_origins: pages of other addresses that may ask; none by default.
+        allowed_hosts: names that a request may be addressed to, besides localhost and addresses; None for any.
         log: called with a line about each request; None for no log.
     """
 
@@ -64,6 +66,7 @@ class HttpSettings:
     body_timeout: float = 10.0
     token: str = ""
     cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] | None = None
     log: Callable[[str], object] | None = None
 
 
@@ -168,12 +171,25 @@ class _Door:
                 self._settings.log(f"{client} {scope['method']} {path} {status} {1000 * seconds:.1f} ms")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._is_addressed(scope):
+            message = (
+                "the request is addressed to another host: expected localhost or an address; if the name is this "
+                "server's, give it to --allowed_hosts"
+            )
+            await _error_response(RequestError("PERMISSION_DENIED", message))(scope, receive, send)
+            return
         if not self._may_enter(scope):
             error = RequestError("UNAUTHENTICATED", "the token is missing or wrong: expected Authorization: Bearer ...")
             headers = {"WWW-Authenticate": 'Basic realm="fabir-serve", charset="UTF-8", Bearer'}
             await _error_response(error, headers)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _is_addressed(self, scope: Scope) -> bool:
+        allowed = self._settings.allowed_hosts
+        if allowed is None or scope["path"] in HEALTH:
+            return True
+        return may_be_asked(dict(scope["headers"]).get(b"host", b"").decode("latin-1"), allowed)
 
     def _may_enter(self, scope: Scope) -> bool:
         token = self._settings.token
