@@ -224,7 +224,9 @@ def test_a_cache_that_cannot_be_written_is_reported(commands, tiny_run, tmp_path
 
 @pytest.mark.parametrize("flag", ["--help", "--helpfull"])
 def test_help_lists_every_setting(commands, flag):
-    text = commands("train", flag).stdout
+    done = commands("train", flag)
+    assert (done.status, done.stderr) == (0, "")
+    text = done.stdout
     assert "Trains a reader on SQuAD or data like it." in text
     for cls in (FabirConfig, TrainingConfig):
         for field in dataclasses.fields(cls):

@@ -118,7 +118,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         old = renamed_flag_error(flags.FLAGS.read_flags_from_files(arguments[1:], force_gnu=False))
         if old:
             _fail(old)
-        rest = flags.FLAGS(arguments)
+        rest = _parsed(arguments)
     except flags.CantOpenFlagFileError as error:
         cause = error.__context__
         _fail(f"--flagfile={cause.filename}: {cause.strerror}, expected a file with one flag per line")
@@ -133,6 +133,14 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         # The log messages of other libraries would bury the command's own.
         flags.FLAGS.verbosity = -1
     return rest
+
+
+def _parsed(arguments: list[str]) -> list[str]:
+    try:
+        return flags.FLAGS(arguments)
+    except SystemExit:
+        # Abseil ends --help as if it were a mistake.
+        sys.exit(0)
 
 
 def _expand_home() -> None:
