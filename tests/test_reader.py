@@ -140,8 +140,8 @@ def test_questions_of_many_chunks_are_answered_in_their_order(reader, monkeypatc
     pairs = [pairs[i] for i in np.random.default_rng(2).permutation(len(pairs))]
     texts = [list(part) for part in zip(*pairs, strict=True)]
     together = reader.answer_batch(*texts, n_best=2)
-    monkeypatch.setattr(module, "FIRST_CHUNK", 1)
-    monkeypatch.setattr(module, "LARGEST_CHUNK", 4)
+    monkeypatch.setattr(text_reader, "FIRST_CHUNK", 1)
+    monkeypatch.setattr(text_reader, "LARGEST_CHUNK", 4)
     tokenized, original = [], reader.processor.tokenize
     monkeypatch.setattr(
         reader.processor, "tokenize", lambda data, **options: tokenized.append(data) or original(data, **options)
@@ -301,7 +301,7 @@ def test_several_threads_get_the_answers_of_one(reader):
 
 @pytest.mark.slow
 def test_repeated_calls_create_no_threads(reader, monkeypatch):
-    monkeypatch.setattr(module, "FIRST_CHUNK", 2)
+    monkeypatch.setattr(text_reader, "FIRST_CHUNK", 2)
     questions = [question.text for question in DATA.questions]
     passages = [DATA.passages[question.passage] for question in DATA.questions]
     # Pools start their threads one by one, when there is work for them.
