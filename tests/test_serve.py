@@ -556,6 +556,14 @@ def test_a_request_to_another_host_is_refused(of_run):
         assert of_run.ask("/v1/info", Host=host)[0] == 200, host
 
 
+@pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\n{", b"-1\r\n", b"5\r\nhello0\r\n"])
+def test_a_refused_request_with_a_broken_body_leaves_no_stack_trace(of_run, body):
+    """The server's log is looked at when it ends."""
+    found = raw(of_run, HEAD.replace(b"localhost", b"evil.example") + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+    assert b" 403 " in found[:20] or b" 400 " in found[:20]
+    assert of_run.ask("/healthz")[0] == 200
+
+
 def test_names_of_hosts_and_origins():
     from fabir_tf.pipelines.errors import UserError
     from fabir_tf.serving import hosts

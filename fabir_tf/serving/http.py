@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from h11 import LocalProtocolError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -161,6 +162,9 @@ class _Door:
 
         try:
             await self._answer(scope, receive_on, send_on)
+        except LocalProtocolError:
+            # The body was no HTTP, and the connection has said so before the request was refused for another reason.
+            pass
         finally:
             seconds = time.monotonic() - begin
             self._metrics.count_request("rest", _method(scope["path"]), str(status), seconds)
