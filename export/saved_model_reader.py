@@ -18,8 +18,8 @@ from fabir_tf.reading.answers import (
     Dataset,
     Progress,
     QuestionScores,
+    as_pairs,
     as_text,
-    as_texts,
     validate_n_best,
 )
 from fabir_tf.reading.graph_reader import GraphAnswerer
@@ -101,9 +101,7 @@ class SavedModelReader:
             UserError: as `Reader.answer_batch`, or `n_best` is larger than the number that was exported.
         """
         n_best = validate_n_best(n_best)
-        asked, texts = as_texts("question", questions), as_texts("passage", passages)
-        if len(asked) != len(texts):
-            raise UserError(f"expected as many questions as passages, found {len(asked)} and {len(texts)}")
+        asked, texts = as_pairs(questions, passages)
         if n_best > self.n_best:
             raise UserError(f"n_best must be at most {self.n_best}, as the SavedModel was exported; found {n_best}")
         answers: list[Answer] = []

@@ -11,7 +11,7 @@ from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.published import KERAS_ADAM, Published
 from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS
-from fabir_tf.models.word_vectors import WordVectors, elmo_vectors, table_vectors
+from fabir_tf.models.word_vectors import TextVectors, elmo_vectors, table_vectors
 from fabir_tf.pipelines.errors import UserError
 
 # The kind of the text processor by `word_vectors`.
@@ -85,7 +85,7 @@ class BidafCheungConfig(WordReaderConfig):
         if self.word_vectors == "elmo":
             read_bilm(self.word_model).set_weights(model)
 
-    def given_vectors(self) -> WordVectors:
+    def given_vectors(self) -> TextVectors:
         """The inputs of a model with this configuration, and the vectors of their words."""
         if self.word_vectors == "table":
             return table_vectors(self)

@@ -12,7 +12,7 @@ from fabir_tf.models.texts import TEXTS, text_inputs
 from fabir_tf.pipelines.text.bilm_characters import WIDTH
 
 
-class WordVectors(NamedTuple):
+class TextVectors(NamedTuple):
     """A model's inputs, and what it reads of them.
 
     Attributes:
@@ -26,7 +26,7 @@ class WordVectors(NamedTuple):
     masks: dict[str, keras.KerasTensor]
 
 
-def table_vectors(config: WordReaderConfig) -> WordVectors:
+def table_vectors(config: WordReaderConfig) -> TextVectors:
     """A vector for each word, the same in every text.
 
     Args:
@@ -34,10 +34,10 @@ def table_vectors(config: WordReaderConfig) -> WordVectors:
     """
     table = layers.WordTable(config.trainable_words, config.frozen_words, config.word_dim, name="word_embedding")
     texts = text_inputs(config.max_word_characters)
-    return WordVectors(texts.inputs, {text: table(texts.words[text]) for text in TEXTS}, texts.masks)
+    return TextVectors(texts.inputs, {text: table(texts.words[text]) for text in TEXTS}, texts.masks)
 
 
-def elmo_vectors(sizes: BilmSizes) -> WordVectors:
+def elmo_vectors(sizes: BilmSizes) -> TextVectors:
     """A trained mix of the layers of a frozen biLM, which starts each text from a state of zeros.
 
     Args:
@@ -45,7 +45,7 @@ def elmo_vectors(sizes: BilmSizes) -> WordVectors:
     """
     characters, language_model = sizes.character_layer(), sizes.language_model()
     mix = layers.LayerMix(name="layer_mix")
-    found = WordVectors({}, {}, {})
+    found = TextVectors({}, {}, {})
     for text in TEXTS:
         ids = keras.Input((None, WIDTH), dtype="int32", name=f"{text}_characters")
         found.inputs[ids.name] = ids

@@ -307,6 +307,24 @@ def as_texts(name: str, values: Any) -> list[str]:
     return [as_text(f"{name} {number}", value) for number, value in enumerate(found)]
 
 
+def as_pairs(questions: Any, passages: Any) -> tuple[list[str], list[str]]:
+    """Reads questions and the passage of each.
+
+    Args:
+        questions, passages: as for `as_texts`.
+
+    Returns:
+        Both, equally many.
+
+    Raises:
+        UserError: as for `as_texts`, or their numbers differ.
+    """
+    asked, texts = as_texts("question", questions), as_texts("passage", passages)
+    if len(asked) != len(texts):
+        raise UserError(f"expected as many questions as passages, found {len(asked)} and {len(texts)}")
+    return asked, texts
+
+
 def questions_about(questions: Sequence[str], passages: Sequence[str]) -> SquadData:
     """Questions without references as a dataset, each with its passage; equal passages are one.
 

@@ -20,8 +20,8 @@ from fabir_tf.reading.answers import (
     Progress,
     Span,
     answer_of,
+    as_pairs,
     as_text,
-    as_texts,
     questions_about,
     validate_n_best,
 )
@@ -229,9 +229,7 @@ class Ensemble:
     def answer_batch(self, questions: Iterable[str], passages: Iterable[str], n_best: int = 1) -> list[Answer]:
         """Answers many questions, each about its own passage; see `Reader.answer_batch`."""
         n_best = validate_n_best(n_best)
-        asked, texts = as_texts("question", questions), as_texts("passage", passages)
-        if len(asked) != len(texts):
-            raise UserError(f"expected as many questions as passages, found {len(asked)} and {len(texts)}")
+        asked, texts = as_pairs(questions, passages)
         answers: list[Answer] = []
         for begin in range(0, len(asked), CHUNK):
             chunk = slice(begin, begin + CHUNK)

@@ -28,8 +28,8 @@ from fabir_tf.reading.answers import (
     QuestionScores,
     Span,
     answer_of,
+    as_pairs,
     as_text,
-    as_texts,
     questions_about,
     validate_n_best,
 )
@@ -189,9 +189,7 @@ class TextReader(abc.ABC):
                 been read then.
         """
         n_best = validate_n_best(n_best)
-        asked, texts = as_texts("question", questions), as_texts("passage", passages)
-        if len(asked) != len(texts):
-            raise UserError(f"expected as many questions as passages, found {len(asked)} and {len(texts)}")
+        asked, texts = as_pairs(questions, passages)
         _validate_process()
         # Questions about the same passage go next to each other.
         index = {passage: number for number, passage in enumerate(dict.fromkeys(texts))}

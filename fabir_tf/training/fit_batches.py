@@ -10,9 +10,9 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.outputs import END, START
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.datasets.squad import SquadData, check_offsets, data_without_unanswerable
+from fabir_tf.pipelines.features.array_batches import token_inputs
 from fabir_tf.pipelines.features.batch_planning import TRAINING_STEP
 from fabir_tf.pipelines.features.examples import in_windows, training_examples
-from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.length_buckets import LengthBucketSampler
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.registry import PROCESSORS
@@ -88,24 +88,12 @@ def batches_to_fit(
 
     def batches() -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
         for batch in sampler.epoch(next(epochs)):
-            yield _inputs(features, batch), {START: targets[batch, 0], END: targets[batch, 1]}
+            yield token_inputs(features, batch, TRAINING_STEP), {START: targets[batch, 0], END: targets[batch, 1]}
 
     inputs = {name: tf.TensorSpec(shape, dtype) for name, (shape, dtype) in processor.input_specs.items()}
     signature = (inputs, {name: tf.TensorSpec([None], tf.int32) for name in (START, END)})
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(2)
     return dataset.apply(tf.data.experimental.assert_cardinality(sampler.batches_per_epoch))
-
-
-def _inputs(features: Features, batch: np.ndarray) -> dict[str, np.ndarray]:
-    """The inputs of the examples of a batch, padded to the longest of each text."""
-    inputs: dict[str, np.ndarray] = {}
-    for text, segments in features.segments.items():
-        starts, lengths = segments.starts[batch][:, None], segments.lengths[batch][:, None]
-        columns = np.arange(-(-max(lengths.max(), 1) // TRAINING_STEP) * TRAINING_STEP)
-        tokens = features.tokens[np.minimum(starts + columns, len(features.tokens) - 1)]
-        tokens = np.where(columns < lengths, tokens, 0)
-        inputs |= {f"{text}_{part}": values[tokens] for part, values in features.unique.items()}
-    return inputs
 
 
 def _silent(line: str) -> None:
