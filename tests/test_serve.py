@@ -340,6 +340,10 @@ def test_the_description_names_what_is_answered(of_run):
 def test_the_log_holds_no_text(of_run):
     of_run.ask("/v1/answer", {"question": "Who is the secret one?", "passage": "The secret one is Ada."})
     of_run.ask("/v1/nowhere")
+    # The last line is written after its answer was sent.
+    end = time.monotonic() + PATIENCE
+    while "GET /v1/nowhere 400" not in "".join(of_run.lines) and time.monotonic() < end:
+        time.sleep(0.05)
     log = "".join(of_run.lines)
     assert "POST /v1/answer 200" in log
     assert "GET /v1/nowhere 400" in log
