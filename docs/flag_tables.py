@@ -59,7 +59,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--format` (`saved_model`, or [`onnx`, `litert`, `openvino`](guides/edge.md)), `--quantization`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
-| `fabir-pack` | `--run_dir` or `--ensemble` with `--weights`, `--average_with`, `--output`, `--words`, `--calibration_dataset`, `--unanswerable_share` |
+| `fabir-pack` | `--run_dir` or `--ensemble` with `--weights`, `--average_with`, `--output`, `--words`, `--int8`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | `fabir-negatives` | `--dataset`, `--output_file`, `--kinds`, `--share`, `--seed`, `--set_aside`, `--keep_answerable` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |

@@ -42,6 +42,7 @@ def define_flags() -> None:
         "best score on --calibration_dataset.",
     )
     flags.DEFINE_string("output", None, "Folder to write.")
+    flags.DEFINE_boolean("int8", False, "Keep the weights with 8 bits per number, too: a quarter of the size.")
     flags.DEFINE_integer("words", 100_000, "Word vectors to keep, the most frequent ones.", lower_bound=0)
     flags.DEFINE_string(
         "calibration_dataset",
@@ -66,10 +67,10 @@ def main(values: flags.FlagValues) -> None:
     held_out = load_dataset(name, "dev", flag="--calibration_dataset", **options) if name else None
     last = (held_out, cli.show_progress, share)
     if values.ensemble:
-        folder = pack_ensemble(values.ensemble, values.output, weights, values.words, *last, cli.to_stderr)
+        folder = pack_ensemble(values.ensemble, values.output, weights, values.words, *last, cli.to_stderr, values.int8)
         _tell_ensemble(values.ensemble, EnsembleDirectory(folder))
     else:
-        folder = pack(values.run_dir, values.output, values.words, values.average_with, *last)
+        folder = pack(values.run_dir, values.output, values.words, values.average_with, *last, values.int8)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     with named_errors("standard output"):
         print(f"{folder}: {size / 1e6:.1f} MB")

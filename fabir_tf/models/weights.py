@@ -10,11 +10,12 @@ import keras
 import numpy as np
 
 from fabir_tf.compatibility import weights_by_path
+from fabir_tf.models.quantised_weights import SCALES, dequantise_weights
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import atomic_write, read_arrays
 
-FORMAT = 2
-"""Version of the file format; 1 numbered the weights in the order in which the model made them."""
+FORMAT = 3
+"""Version of the file format; 1 numbered the weights in the order in which the model made them, 3 may quantise them."""
 
 MODEL = "model/"
 # Keras' name of the state of a dropout layer's random numbers.
@@ -145,13 +146,15 @@ def write_arrays(path: str | os.PathLike, arrays: Mapping[str, np.ndarray], stat
 
     Args:
         path: an `.npz` file; it is replaced only when the new one is complete.
-        arrays: such as `read_weights` returns.
+        arrays: such as `read_weights` or `quantise_weights` returns.
         state: JSON values that describe them.
 
     Raises:
         OSError: the file cannot be written.
     """
-    header = {"format": np.array(FORMAT), "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
+    # Earlier versions read what holds no scales.
+    version = FORMAT if any(name.startswith(SCALES) for name in arrays) else 2
+    header = {"format": np.array(version), "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
     content: dict[str, Any] = {**header, **arrays}
     with atomic_write(path) as file:
         np.savez(file, **content)
@@ -164,7 +167,7 @@ def read_state(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         path: the file.
 
     Returns:
-        The state and the arrays.
+        The state and the arrays, quantised ones as float32.
 
     Raises:
         UserError: the file is missing, damaged or of a later version.
@@ -177,6 +180,7 @@ def read_state(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
             raise ValueError("it lacks the array state")
         state = json.loads(arrays.pop("state").tobytes())
         version = int(arrays.pop("format", 1))
+        arrays = dequantise_weights(arrays)
     except ValueError as error:
         message = f"{path}: the checkpoint is damaged or cut short ({error}), expected a whole .npz file"
         raise UserError(message) from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fabir_tf.models.quantised_weights import quantise_weights
 from fabir_tf.models.weights import write_arrays
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -47,6 +48,7 @@ def pack(
     held_out: SquadData | None = None,
     progress: Callable[[int, int], None] | None = None,
     unanswerable_share: float | None = None,
+    int8: bool = False,
 ) -> Path:
     """Writes the parts of a run that `fabir_tf.Reader.load` needs, in a small form.
 
@@ -63,6 +65,7 @@ def pack(
         held_out: questions that no run was trained on, which the packed reader is calibrated on; None keeps the run's
             calibration, and none for a mean.
         progress, unanswerable_share: as for `calibrate`.
+        int8: write the weights with 8 bits per number, too, which makes the file a quarter as large.
 
     Returns:
         The folder.
@@ -95,7 +98,7 @@ def pack(
     content = {"format": FORMAT, "versions": versions()} | content
     with removed_on_failure(packed.path, packed.processor, packed.best.parent, packed.calibration):
         processor.save(packed.processor)
-        write_arrays(packed.best, weights, state)
+        write_arrays(packed.best, quantise_weights(weights) if int8 else weights, state)
         if held_out:
             reader = Reader.from_run(packed, config.replace(**processor.sizes))
             calibration = calibrate(reader, held_out, progress, unanswerable_share)
@@ -115,6 +118,7 @@ def pack_ensemble(
     progress: Callable[[int, int], None] | None = None,
     unanswerable_share: float | None = None,
     log: Callable[[str], object] | None = None,
+    int8: bool = False,
 ) -> Path:
     """Writes several readers as one folder, which `fabir_tf.Reader.load` reads as an `Ensemble`.
 
@@ -127,6 +131,7 @@ def pack_ensemble(
             own calibrations.
         progress, unanswerable_share: as for `calibrate`.
         log: as for `Ensemble`.
+        int8: as for `pack`.
 
     Returns:
         The folder.
@@ -155,7 +160,7 @@ def pack_ensemble(
     members = folder.path / MEMBERS
     with removed_on_failure(members, folder.calibration):
         for number, run_dir in enumerate(run_dirs):
-            pack(run_dir, folder.member(number).path, max_words)
+            pack(run_dir, folder.member(number).path, max_words, int8=int8)
         if held_out:
             readers = [Reader.load(folder.member(number).path, log=log) for number in range(len(run_dirs))]
             ensemble = Ensemble(readers, numbers, log=log)
