@@ -55,11 +55,13 @@ if TYPE_CHECKING:
     from fabir_tf.reading.question_answering import question_answering
     from fabir_tf.reading.reader import Reader
     from fabir_tf.training.fit_batches import batches_to_fit, fit_processor
+    from fabir_tf.training.optimizers import Adam
     from fabir_tf.training.train import train
     from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
 # Where each name that is imported on first use comes from.
 _LAZY = {
+    "Adam": "fabir_tf.training.optimizers",
     "Answer": "fabir_tf.reading.answers",
     "DataOptions": "fabir_tf.training.training_config",
     "DocumentReader": "fabir_tf.reading.document_reader",
@@ -89,6 +91,7 @@ _LAZY = {
 _LAZY_PACKAGES = ("analysis", "edge", "export", "layers", "models", "pipelines", "reading", "training")
 
 __all__ = [
+    "Adam",
     "Answer",
     "DataOptions",
     "DocumentReader",

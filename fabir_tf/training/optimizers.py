@@ -12,9 +12,12 @@ from fabir_tf.training.training_config import TrainingConfig
 # Weight decay pulls weights to 0, which no gain of a norm and no bias should be.
 _NOT_DECAYED = ["gain", "bias"]
 
+Adam = backend.Adam
+"""Keras' Adam; on TensorFlow its step is one operation for each variable, so that the first one starts sooner."""
+
 _Make = Callable[..., keras.optimizers.Optimizer]
 # The classes without and with a moving average of the weights.
-_ADAM: tuple[_Make, _Make] = (backend.Adam, AveragingAdam)
+_ADAM: tuple[_Make, _Make] = (Adam, AveragingAdam)
 _ADADELTA: tuple[_Make, _Make] = (keras.optimizers.Adadelta, AveragingAdadelta)
 
 
