@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -774,3 +775,13 @@ def test_search_finds_and_indexes(run_script, tmp_path):
     assert [(row[1], row[2]) for row in recalls] == [("0.6", "0.75"), ("1.2", "0.75")] * 2
     assert all(0 <= float(row[3]) <= float(row[4]) <= float(row[5]) <= 100 for row in recalls)
     assert [(row[0], row[-1]) for row in rows if row[-1] in ("yes", "no")] == [("2", "yes"), ("3", "yes")]
+
+
+def test_shards_find_what_one_file_finds(run_script, tmp_path):
+    write_squad(tmp_path / "dev.json", ARTICLES)
+    printed = run_script("shards", "--dataset=", "--corpus=dev.json", "--paragraphs=30", "--shards=2", "--questions=3")
+    assert printed.status == 0, printed
+    asked = re.search(r"30 paragraphs, (\d+) questions: .* the same for (\d+)", printed.stdout)
+    assert asked[1] == asked[2] != "0"
+    for row in ("one file", "2 shards"):
+        assert any(line.startswith(f"| {row} ") for line in printed.stdout.splitlines())

@@ -2,10 +2,12 @@
 
     fabir-index --input=docs --index=docs.index
     fabir-index --input=pages.jsonl --index=pages.index
+    fabir-index --input=pages.jsonl --index=pages --shards=8
 
 The input is a folder of text, Markdown, reStructuredText, HTML or PDF, one such file, or JSON lines with the fields
 text, id or source, and perhaps title and format. What has not changed since the last time is left as it is, and what is
-no longer there is removed. An index that was interrupted goes on when the command is started again.
+no longer there is removed. An index that was interrupted goes on when the command is started again. With --shards the
+index is a folder of several files, which all cores make together and which answers as one file does.
 """
 
 if __name__ == "__main__":
@@ -16,14 +18,18 @@ if __name__ == "__main__":
 
 import itertools
 import sys
+from collections.abc import Callable, Iterator
 
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents
-from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.documents.index import Changes, DocumentIndex
+from fabir_tf.pipelines.documents.shard_building import build_shards
+from fabir_tf.pipelines.documents.sharded_index import MOST_SHARDS, ShardedIndex, find_shards
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_errors, validate_writable
+from fabir_tf.pipelines.files import named_errors, user_path, validate_writable
 
 # Documents between two lines of progress that overwrite each other.
 STEP = 10
@@ -33,7 +39,14 @@ def define_flags() -> None:
     """Flags of the command."""
     cli.import_modules()
     flags.DEFINE_string("input", None, "Folder, file, or documents as JSON lines.")
-    flags.DEFINE_string("index", None, "File of the index; a missing one is made.")
+    flags.DEFINE_string("index", None, "File of the index, or folder of its shards; a missing one is made.")
+    flags.DEFINE_integer(
+        "shards",
+        None,
+        "Files of a new index, which is then a folder. An index that is there keeps its number. Default: one file.",
+        lower_bound=1,
+        upper_bound=MOST_SHARDS,
+    )
 
 
 def main(values: flags.FlagValues) -> None:
@@ -46,28 +59,77 @@ def main(values: flags.FlagValues) -> None:
         cli.to_stderr(sentence)
         skipped.append(sentence)
 
+    shards = _shards_of(values)
+    make = _make_file if shards is None else _make_shards
+    changes, paragraphs = make(values, skip, shards)
+    count = changes.added + changes.changed + changes.unchanged
+    with named_errors("standard output"):
+        print(
+            f"{values.index}: {paragraphs:,} paragraphs of {count:,} documents: {changes.added:,} added, "
+            f"{changes.changed:,} changed, {changes.unchanged:,} unchanged, {changes.removed:,} removed, "
+            f"{len(skipped):,} left out",
+            flush=True,
+        )
+
+
+def _shards_of(values: flags.FlagValues) -> int | None:
+    """How many files the index has, or gets; None for a single one."""
+    path = user_path(values.index)
+    found = find_shards(path)
+    if found is None:
+        if path.is_file() and (values.shards or 1) > 1:
+            raise UserError(
+                f"--shards={values.shards}: {values.index} is an index in one file, expected a new folder: name another"
+                " --index"
+            )
+        return values.shards if (values.shards or 1) > 1 else None
+    if values.shards not in (None, found.count):
+        raise UserError(
+            f"--shards={values.shards}: {values.index} is an index of {found.count} shards, expected that number or "
+            "none"
+        )
+    return found.count
+
+
+def _make_file(values: flags.FlagValues, skip: Callable[[str], None], shards: None) -> tuple[Changes, int]:
     # Before the index is made, so that a mistake leaves none behind.
     documents = read_documents(values.input, skip)
-    first = next(documents, None)
-    if first is None:
-        raise UserError(f"--input={values.input}: found no document that can be read")
+    first = _first_of(documents, values)
     validate_writable(values.index)
     with DocumentIndex(values.index, create=True) as index:
         changes = index.update(itertools.chain([first], documents), _show_progress, skip)
         _end_progress()
-        count = changes.added + changes.changed + changes.unchanged
-        with named_errors("standard output"):
-            print(
-                f"{values.index}: {len(index):,} paragraphs of {count:,} documents: {changes.added:,} added, "
-                f"{changes.changed:,} changed, {changes.unchanged:,} unchanged, {changes.removed:,} removed, "
-                f"{len(skipped):,} left out",
-                flush=True,
-            )
+        return changes, len(index)
+
+
+def _make_shards(values: flags.FlagValues, skip: Callable[[str], None], shards: int) -> tuple[Changes, int]:
+    # The processes report what they leave out.
+    _first_of(read_documents(values.input, lambda sentence: None), values)
+    path = user_path(values.index)
+    validate_writable(path / "shard" if path.is_dir() else path)
+    with ShardedIndex(values.index, create=shards) as index:
+        files = index.shards
+    changes = build_shards(files, values.input, _show_count, skip)
+    _end_progress()
+    with ShardedIndex(values.index) as index:
+        return changes, len(index)
+
+
+def _first_of(documents: Iterator[Document], values: flags.FlagValues) -> Document:
+    first = next(documents, None)
+    if first is None:
+        raise UserError(f"--input={values.input}: found no document that can be read")
+    return first
 
 
 def _show_progress(done: int, source: str) -> None:
     """Prints a counter that overwrites itself; without a terminal it prints nothing."""
-    if done % STEP == 0 and sys.stderr.isatty():
+    if done % STEP == 0:
+        _show_count(done)
+
+
+def _show_count(done: int) -> None:
+    if sys.stderr.isatty():
         print(f"\r{done:,} documents", end="", file=sys.stderr, flush=True)
 
 

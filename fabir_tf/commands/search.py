@@ -16,14 +16,14 @@ if __name__ == "__main__":
 from absl import flags
 
 from fabir_tf.commands import answering, cli
-from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
 
 
 def define_flags() -> None:
     """Flags of the command."""
     cli.define_reader_flags("answers")
-    flags.DEFINE_string("index", None, "File that fabir-index wrote.")
+    flags.DEFINE_string("index", None, "File or folder that fabir-index wrote.")
     flags.DEFINE_string("question", None, "The question.")
     text = "File of questions instead: one a line, or SQuAD JSON, JSON lines, CSV or Parquet; - is standard input."
     flags.DEFINE_string("input_file", None, text)
@@ -37,7 +37,7 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, index="the file that fabir-index wrote")
     records = answering.asked_records(values)
     answering.validate_output(values, "input_file", "index")
-    with DocumentIndex(values.index) as index:
+    with open_index(values.index) as index:
         if not len(index):
             raise UserError(f"--index={values.index}: found no text to answer from, expected an index with documents")
         reader = cli.load_reader(values, folder)

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from fabir_tf.commands import answering, cli
-from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.documents.collection import Searched
+from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors
 
@@ -55,7 +56,9 @@ def define_flags() -> None:
     flags.DEFINE_string("model_config_file", None, text)
     text = "Name of the model in requests; by default that of the reader, or of its folder."
     flags.DEFINE_string("model_name", None, text)
-    flags.DEFINE_string("index", None, "File that fabir-index wrote, to search on the page and with /v1/search.")
+    flags.DEFINE_string(
+        "index", None, "File or folder that fabir-index wrote, to search on the page and with /v1/search."
+    )
     answering.define_paragraphs_flag()
     _define_listening_flags()
     _define_batching_flags()
@@ -121,7 +124,7 @@ def main(values: flags.FlagValues) -> None:
     with contextlib.ExitStack() as stack:
         index = None
         if values.index is not None:
-            index = stack.enter_context(DocumentIndex(values.index))
+            index = stack.enter_context(open_index(values.index))
             if not len(index):
                 raise UserError(f"--index={values.index}: found no text, expected an index with documents")
 
@@ -190,7 +193,7 @@ def _load_saved_model(path: str) -> Any:
     return SavedModelBackend(path)
 
 
-def _settings(values: flags.FlagValues, index: DocumentIndex | None) -> "ServerSettings":
+def _settings(values: flags.FlagValues, index: Searched | None) -> "ServerSettings":
     from fabir_tf.serving.batching import BatchingSettings
     from fabir_tf.serving.config_files import read_batching
     from fabir_tf.serving.hosts import validate_origins

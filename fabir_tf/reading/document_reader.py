@@ -9,8 +9,9 @@ from typing import Any
 from fabir_tf.pipelines.documents.collection import Collection, Searched
 from fabir_tf.pipelines.documents.documents import PDF, PLAIN, Document
 from fabir_tf.pipelines.documents.folder import Skipped, format_of, read_documents
-from fabir_tf.pipelines.documents.index import DocumentIndex, Found
+from fabir_tf.pipelines.documents.index import Found
 from fabir_tf.pipelines.documents.paragraphs import Paragraph
+from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.sentences import sentence_spans
@@ -161,7 +162,7 @@ class DocumentReader:
         rank_weight: what the rank counts against the logits of an answer; 0 takes the answer that the reader is surest
             of, and leaves it to the reader whether there is one.
         with_heading: whether a paragraph is read with the heading above it.
-        searched: what to answer from where no texts are given: a `Collection` or a `DocumentIndex`.
+        searched: what to answer from where no texts are given: a `Collection`, a `DocumentIndex` or a `ShardedIndex`.
 
     Raises:
         UserError: an argument is out of its range.
@@ -210,17 +211,17 @@ class DocumentReader:
 
     @classmethod
     def from_index(cls, path: str | os.PathLike, reader: QuestionAnswerer, **settings: Any) -> "DocumentReader":
-        """Answers from an index, which `fabir-index` or `DocumentIndex` made.
+        """Answers from an index, which `fabir-index`, `DocumentIndex` or `ShardedIndex` made.
 
         Args:
-            path: its file.
+            path: its file, or the folder of its shards.
             reader: what reads the paragraphs.
             **settings: other arguments of the class.
 
         Raises:
             UserError: there is no index, or it is damaged.
         """
-        return cls(reader, searched=DocumentIndex(path), **settings)
+        return cls(reader, searched=open_index(path), **settings)
 
     def answer(self, question: str, texts: Texts | None = None, n_best: int = 1) -> DocumentAnswer:
         """Answers one question.

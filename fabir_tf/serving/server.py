@@ -22,7 +22,7 @@ from fabir_tf.serving.models import Models, ModelSettings
 from fabir_tf.serving.service import Limits, Service
 
 if TYPE_CHECKING:
-    from fabir_tf.pipelines.documents.index import DocumentIndex
+    from fabir_tf.pipelines.documents.collection import Searched
 
 CONNECTIONS_WAITING = 2048
 """Connections that the system keeps until they are taken up."""
@@ -56,7 +56,7 @@ class ServerSettings:
     header_timeout: float = 10.0
     keep_alive: float = 75.0
     shutdown_delay: float = 0.0
-    index: "DocumentIndex | None" = field(default=None, compare=False)
+    index: "Searched | None" = field(default=None, compare=False)
     paragraphs: int = 5
     modules: Sequence[str] = ()
 

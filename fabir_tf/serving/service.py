@@ -17,7 +17,7 @@ from fabir_tf.serving.signature import DEFAULT, Signature, missing_signature
 from fabir_tf.serving.work import Ask, Attend, Attention, Predict
 
 if TYPE_CHECKING:
-    from fabir_tf.pipelines.documents.index import DocumentIndex
+    from fabir_tf.pipelines.documents.collection import Searched
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Service:
         models: Models,
         limits: Limits,
         metrics: Metrics,
-        index: "DocumentIndex | None" = None,
+        index: "Searched | None" = None,
         paragraphs: int = 5,
     ):
         self.models = models

@@ -7,6 +7,7 @@
     BM25(texts).rank(...)   bm25.py: texts in memory                     -> Ranked(number, score)
     Collection(documents)   collection.py: documents in memory           -> Found(paragraph, score)
     DocumentIndex(path)     index.py: documents in a file, same scores   -> Found(paragraph, score)
+    ShardedIndex(folder)    sharded_index.py: in several files, the same -> Found(paragraph, score)
 
 Every parser cuts and joins `MappedText` (mapped_text.py), which carries the offsets. Nothing here imports TensorFlow or
 Keras.

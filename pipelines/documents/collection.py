@@ -11,7 +11,7 @@ from fabir_tf.pipelines.errors import UserError
 
 
 class Searched(Protocol):
-    """What can be searched: a `Collection`, a `DocumentIndex`."""
+    """What can be searched: a `Collection`, a `DocumentIndex`, a `ShardedIndex`."""
 
     def __len__(self) -> int:
         """The number of paragraphs."""

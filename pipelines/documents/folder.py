@@ -54,13 +54,34 @@ def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> I
     Raises:
         UserError: nothing is there, or a document cannot be read and `skipped` is None.
     """
-    place = user_path(path)
+    for _, document in read_part(path, skipped):
+        yield document
+
+
+def read_part(
+    path: str | os.PathLike, skipped: Skipped | None = None, wanted: Callable[[str], bool] | None = None
+) -> Iterator[tuple[int, Document]]:
+    """Reads some of the documents, one at a time; files of a folder that are not wanted are not opened.
+
+    Args:
+        path, skipped: as for `read_documents`.
+        wanted: takes a document's source; None wants all.
+
+    Yields:
+        The documents, each with its position among all of them.
+
+    Raises:
+        UserError: as `read_documents`.
+    """
+    place, wanted = user_path(path), wanted or (lambda source: True)
     if place.is_dir():
-        yield from _without_faults(_from_folder(place, path), skipped)
+        yield from _without_faults(_from_folder(place, path, wanted), skipped)
     elif place.suffix.lower() in COLLECTIONS:
-        yield from _without_faults(_from_lines(path), skipped)
-    else:
-        yield _read(path, str(path))
+        for position, document in _without_faults(_from_lines(path), skipped):
+            if wanted(document.source):
+                yield position, document
+    elif wanted(str(path)):
+        yield 0, _read(path, str(path))
 
 
 def format_of(name: str) -> str:
@@ -92,8 +113,11 @@ def decode_text(raw: bytes, name: str) -> str:
     return text
 
 
-def _without_faults(readers: Iterable[Callable[[], Document]], skipped: Skipped | None) -> Iterator[Document]:
-    for read in readers:
+_Reader = Callable[[], Document]
+
+
+def _without_faults(readers: Iterable[tuple[int, _Reader]], skipped: Skipped | None) -> Iterator[tuple[int, Document]]:
+    for position, read in readers:
         try:
             document = read()
         except UserError as error:
@@ -101,15 +125,16 @@ def _without_faults(readers: Iterable[Callable[[], Document]], skipped: Skipped 
                 raise
             skipped(str(error))
         else:
-            yield document
+            yield position, document
 
 
-def _from_folder(folder: Path, name: str | os.PathLike) -> Iterator[Callable[[], Document]]:
+def _from_folder(folder: Path, name: str | os.PathLike, wanted: Callable[[str], bool]) -> Iterator[tuple[int, _Reader]]:
     sources = sorted(_sources(folder))
     if not sources:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
-    for source in sources:
-        yield partial(_read, folder / source, source)
+    for position, source in enumerate(sources):
+        if wanted(source):
+            yield position, partial(_read, folder / source, source)
 
 
 def _sources(folder: Path) -> Iterator[str]:
@@ -126,12 +151,12 @@ def _read(path: str | os.PathLike, source: str) -> Document:
     return Document(source, raw if format == PDF else decode_text(raw, str(path)), format)
 
 
-def _from_lines(path: str | os.PathLike) -> Iterator[Callable[[], Document]]:
+def _from_lines(path: str | os.PathLike) -> Iterator[tuple[int, _Reader]]:
     sources: dict[str, int] = {}
     with open_input(path, _EXPECTED) as file, reading_errors(path, _EXPECTED):
         for number, line in enumerate(file, 1):
             if line.strip():
-                yield partial(_from_line, line, number, str(path), sources)
+                yield number, partial(_from_line, line, number, str(path), sources)
     if not sources:
         raise UserError(f"{path}: found no document, expected one JSON object a line.")
 

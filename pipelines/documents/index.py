@@ -89,11 +89,13 @@ class _Statistics(NamedTuple):
     Attributes:
         ids: int64, of each paragraph.
         lengths: int64, the words of each.
+        positions: int64, the position of its document.
         places: int64, the place in that order by id; -1 where there is none.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
+    positions: np.ndarray
     places: np.ndarray
 
 
@@ -119,7 +121,7 @@ class DocumentIndex:
         self._settings = settings or BM25Settings()
         self._lock = threading.RLock()
         self._seen: Any = None
-        self._statistics = _Statistics(*np.zeros((3, 0), np.int64))
+        self._statistics = _Statistics(*np.zeros((4, 0), np.int64))
         self._postings: dict[str, Postings] = {}
         self._remembered = 0
         if self.path.is_dir() or (not create and not self.path.is_file()):
@@ -174,15 +176,31 @@ class DocumentIndex:
             UserError: two documents have the same source, one cannot be read, or another process took over.
             WriteError: the file cannot be written.
         """
+        return self.update_part(enumerate(documents), progress, skipped)
+
+    def update_part(
+        self,
+        documents: Iterable[tuple[int, Document]],
+        progress: Callable[[int, str], None] | None = None,
+        skipped: Callable[[str], None] | None = None,
+    ) -> Changes:
+        """Makes the index hold exactly these documents, a part of some more.
+
+        Args:
+            documents: each with its position among all of them.
+            progress, skipped: as for `update`.
+
+        Returns, raises: as `update`.
+        """
         with self._lock, self._messages():
             writer = self._begin_update()
             seen: set[str] = set()
             counts: Counter[str] = Counter()
-            for document in documents:
+            for position, document in documents:
                 if document.source in seen:
                     raise UserError(f"found two documents with the source {quoted(document.source)}, expected one.")
                 try:
-                    done = self._put(document, len(seen), writer)
+                    done = self._put(document, position, writer)
                 except UserError as error:
                     if skipped is None or isinstance(error, _TakenOverError):
                         raise
@@ -208,13 +226,9 @@ class DocumentIndex:
             The best first; of equal ones, the earlier one first: those that `BM25` finds among the same paragraphs.
         """
         words = search_words.question_words(question)
-        with self._lock, self._messages(), self._transaction("DEFERRED"):
-            with self._decoding():
-                self._refresh()
-                postings = {word: self._occurrences(word) for word in words}
-            ranked = best(score(postings, self._statistics.lengths, self._settings), k)
-            with self._decoding():
-                return [Found(self._paragraph(int(self._statistics.ids[place])), value) for place, value in ranked]
+        with self.snapshot() as state:
+            ranked = best(score(state.postings(words), state.lengths, self._settings), k)
+            return [Found(state.paragraph(place), value) for place, value in ranked]
 
     def first(self, k: int) -> list[Paragraph]:
         """The first paragraphs of the first documents.
@@ -222,15 +236,25 @@ class DocumentIndex:
         Args:
             k: the most paragraphs.
         """
-        with self._lock, self._messages(), self._transaction("DEFERRED"), self._decoding():
-            self._refresh()
-            return [self._paragraph(int(number)) for number in self._statistics.ids[:k]]
+        with self.snapshot() as state:
+            return [state.paragraph(place) for place in range(min(k, len(state.lengths)))]
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator["Snapshot"]:
+        """One state of the index, which stays while another process writes; other threads wait."""
+        with self._lock, self._messages(), self._transaction("DEFERRED"):
+            with self._decoding():
+                self._refresh()
+            yield Snapshot(self)
 
     def sources(self) -> list[str]:
         """The sources of all documents, in their order."""
+        return [source for _, source in self.positions()]
+
+    def positions(self) -> list[tuple[int, str]]:
+        """The position and the source of all documents, in their order."""
         with self._lock, self._messages():
-            rows = self._connection.execute("SELECT source FROM documents ORDER BY position").fetchall()
-        return [source for (source,) in rows]
+            return self._connection.execute("SELECT position, source FROM documents ORDER BY position").fetchall()
 
     def _validate(self, create: bool) -> None:
         """Checks that the file is an index; makes the tables of a new one."""
@@ -358,14 +382,14 @@ class DocumentIndex:
         version = self._fact("PRAGMA data_version")
         if version == self._seen:
             return
-        pairs = self._connection.execute(
-            "SELECT paragraphs.id, paragraphs.length FROM documents CROSS JOIN paragraphs"
+        rows = self._connection.execute(
+            "SELECT paragraphs.id, paragraphs.length, documents.position FROM documents CROSS JOIN paragraphs"
             " ON paragraphs.document = documents.id ORDER BY documents.position, paragraphs.number"
         ).fetchall()
-        ids, lengths = np.array(pairs, np.int64).reshape(-1, 2).T
+        ids, lengths, positions = np.array(rows, np.int64).reshape(-1, 3).T
         places = np.full(ids.max(initial=0) + 1, -1)
         places[ids] = np.arange(len(ids))
-        self._statistics = _Statistics(ids, lengths, places)
+        self._statistics = _Statistics(ids, lengths, positions, places)
         self._postings, self._remembered, self._seen = {}, 0, version
 
     def _occurrences(self, word: str) -> Postings:
@@ -429,6 +453,29 @@ class DocumentIndex:
             yield
         except sqlite3.Error as error:
             raise _explained(error, self.path) from error
+
+
+class Snapshot:
+    """One state of an index, as `DocumentIndex.snapshot` gives it. A place counts the paragraphs in their order.
+
+    Attributes:
+        lengths: int64, the words of each paragraph.
+        positions: int64, the position of its document.
+    """
+
+    def __init__(self, index: DocumentIndex):
+        self._index, self._statistics = index, index._statistics
+        self.lengths, self.positions = self._statistics.lengths, self._statistics.positions
+
+    def postings(self, words: Iterable[str]) -> dict[str, Postings]:
+        """Where each of some words occurs, by place."""
+        with self._index._messages(), self._index._decoding():
+            return {word: self._index._occurrences(word) for word in words}
+
+    def paragraph(self, place: int) -> Paragraph:
+        """The paragraph at a place."""
+        with self._index._messages(), self._index._decoding():
+            return self._index._paragraph(int(self._statistics.ids[place]))
 
 
 class _TakenOverError(UserError):
