@@ -36,6 +36,9 @@ FORMAT = 2
 MEMBERS = "members"
 """The folder of an ensemble's members, whose names are 0, 1, ..."""
 
+# Training has checked the names, so one that is unknown here was known there.
+_FROM_OUTSIDE = "; what is not part of fabir_tf needs --import=MODULE"
+
 
 class RunDirectory:
     """The names of a run's files, and its configuration.
@@ -135,11 +138,13 @@ class RunDirectory:
         values = dict(self.read_config()["model"])
         name = values.pop("name", None)
         if not isinstance(name, str) or name not in MODELS:
-            raise UserError(f"{self.config}: unknown model {name!r}, expected one of {', '.join(MODELS)}")
+            expected = f"expected one of {', '.join(MODELS)}"
+            raise UserError(f"{self.config}: unknown model {name!r}, {expected}{_FROM_OUTSIDE}")
         try:
             return MODELS[name].config.from_dict(values)
         except ConfigError as error:
-            raise UserError(f"{self.config}: {error}") from error
+            hint = _FROM_OUTSIDE if "must be one of" in str(error) else ""
+            raise UserError(f"{self.config}: {error}{hint}") from error
 
     @property
     def weights(self) -> Path:
