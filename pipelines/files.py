@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -223,6 +224,20 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping], line_end: str = "\
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def file_digest(paths: Iterable[str | os.PathLike]) -> str:
+    """The SHA-256 of what several files hold.
+
+    Args:
+        paths: the files, in their order.
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(user_path(path), "rb") as file:
+            while part := file.read(1 << 20):
+                digest.update(part)
+    return digest.hexdigest()
 
 
 def validate_writable(path: str | os.PathLike) -> None:

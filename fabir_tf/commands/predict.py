@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from absl import flags
 
 from fabir_tf.commands import answering, cli
-from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
+from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Position, Record, read_records
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.errors import UserError
@@ -61,29 +61,26 @@ def main(values: flags.FlagValues) -> None:
         missing = "--question" if values.question is None else "--passage"
         raise UserError(f"{missing} is missing: --question and --passage go together")
     answering.validate_output(values, "input_file")
-    records = iter([_asked_record(values)]) if asked else _input_records(values.input_file)
+    position = Position()
+    records = iter([_asked_record(values)]) if asked else _input_records(values.input_file, position)
     reader = cli.load_reader(values, folder)
 
     def answer(chunk):
         return reader.answer_batch([one.question for one in chunk], [one.passage for one in chunk], values.n_best)
 
-    answering.write_answers(values, records, answer, answering.CHUNK)
+    answering.write_answers(values, records, answer, answering.CHUNK, position, {})
 
 
 def _answer_from_documents(values: flags.FlagValues, folder: str) -> None:
     if values.passage is not None:
         raise UserError("--passage and --document: found both, expected one text to answer from")
-    records = answering.asked_records(values)
+    position = Position()
+    records = answering.asked_records(values, position)
     answering.validate_output(values, "input_file", "document")
     collection = Collection(read_documents(values.document, cli.to_stderr), skipped=cli.to_stderr)
     if not len(collection):
         raise UserError(f"--document={values.document}: found no text to answer from")
-    reader = cli.load_reader(values, folder)
-    from fabir_tf.reading.document_reader import DocumentReader
-
-    documents = DocumentReader(reader, values.paragraphs, searched=collection)
-    answer = answering.from_documents(documents, values.n_best)
-    answering.write_answers(values, records, answer, answering.DOCUMENT_CHUNK)
+    answering.write_document_answers(values, records, cli.load_reader(values, folder), collection, position)
 
 
 def _asked_record(values: flags.FlagValues) -> Record:
@@ -91,8 +88,8 @@ def _asked_record(values: flags.FlagValues) -> Record:
     return Record("1", values.question, values.passage)
 
 
-def _input_records(path: str) -> Iterator[Record]:
-    records = read_records(path)
+def _input_records(path: str, position: Position) -> Iterator[Record]:
+    records = read_records(path, position)
     first = next(records, None)
     if first is None:
         name = "standard input" if path == STANDARD_INPUT else path

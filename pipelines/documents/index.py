@@ -19,7 +19,7 @@ import numpy as np
 
 from fabir_tf.pipelines.documents import search_words
 from fabir_tf.pipelines.documents.bm25 import BM25Settings, Postings, best, score
-from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.documents.documents import Document, digest_of_documents
 from fabir_tf.pipelines.documents.mapped_text import MappedText, Run
 from fabir_tf.pipelines.documents.paragraphs import Paragraph
 from fabir_tf.pipelines.documents.sqlite import sqlite3
@@ -225,6 +225,13 @@ class DocumentIndex:
         with self._lock, self._messages(), self._transaction("DEFERRED"), self._decoding():
             self._refresh()
             return [self._paragraph(int(number)) for number in self._statistics.ids[:k]]
+
+    def digest(self) -> str:
+        """A hash that changes with the documents and their order."""
+        with self._lock, self._messages():
+            return digest_of_documents(
+                self._connection.execute("SELECT source, digest FROM documents ORDER BY position")
+            )
 
     def sources(self) -> list[str]:
         """The sources of all documents, in their order."""
