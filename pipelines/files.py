@@ -152,7 +152,7 @@ def create_text(path: str | os.PathLike, text: str) -> bool:
     """
     path = Path(path)
     with removed_on_failure(path), named_errors(path):
-        _make_room(path)
+        make_room(path)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
@@ -256,6 +256,25 @@ def validate_writable(path: str | os.PathLike) -> None:
         temporary.touch()
 
 
+def make_room(path: Path) -> None:
+    """Makes the folder of a file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        WriteError: the folder cannot be made, or a folder stands in the place of the file.
+    """
+    if path.is_dir():
+        raise WriteError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        # Python reports "File exists" where a parent folder is in fact a file.
+        number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
+        raise WriteError(number, os.strerror(number), str(path)) from error
+
+
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Reads all arrays of an `.npz` file.
 
@@ -324,7 +343,7 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     made = [folder for folder in path.parents if not folder.exists()]
-    _make_room(path)
+    make_room(path)
     try:
         with named_errors(path, temporary):
             yield temporary, target
@@ -338,14 +357,3 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
 def _is_special(path: Path) -> bool:
     """Whether the path is a device or a pipe, which must not be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _make_room(path: Path) -> None:
-    if path.is_dir():
-        raise WriteError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        # Python reports "File exists" where a parent folder is in fact a file.
-        number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
-        raise WriteError(number, os.strerror(number), str(path)) from error

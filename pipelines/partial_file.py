@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_errors, user_path, write_text
+from fabir_tf.pipelines.files import make_room, named_errors, user_path, write_text
 from fabir_tf.pipelines.json_files import read_json
 
 try:
@@ -136,8 +136,8 @@ def partial_file(path: str | os.PathLike, origin: Mapping[str, str], resume: boo
 def _locked(place: Path, path: str | os.PathLike) -> Iterator[int]:
     """Opens the unfinished file, and keeps other processes out of it until this one ends."""
     while True:
+        make_room(place)
         with named_errors(path, place):
-            place.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
         try:
             if not _lock(descriptor):

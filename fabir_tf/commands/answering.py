@@ -234,8 +234,8 @@ def _kept_output(path: str, origin: Mapping[str, str], resume: bool) -> Iterator
         try:
             yield partial
         except BaseException:
-            if partial.lines:
-                cli.to_stderr(f"{partial.path} holds the first {partial.lines:,} lines: add --resume to go on")
+            if partial.lines or not partial.is_behind_former:
+                cli.to_stderr(f"{partial.path} holds what is finished: add --resume to go on")
             raise
 
 

@@ -96,9 +96,13 @@ def file_lines(path: str | os.PathLike[str], expected: str, position: Position) 
 def _lines(file: BinaryIO, name: str, expected: str, position: Position) -> Iterator[bytes]:
     # Of a packed file, the place among its packed bytes.
     raw = getattr(file, "myfileobj", file)
-    with file, reading_errors(name, expected):
+    with file:
         position.total = os.fstat(raw.fileno()).st_size
-        for line in file:
+        for number in itertools.count(1):
+            with reading_errors(f"{name}: line {number}", expected):
+                line = file.readline()
+            if not line:
+                return
             position.done = raw.tell() if position.total else 0
             yield line
 
