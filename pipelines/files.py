@@ -6,12 +6,14 @@ import errno
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import re
 import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +23,19 @@ from fabir_tf.pipelines.errors import UserError
 
 GZIP = b"\x1f\x8b"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass
+class Position:
+    """How far a file has been read, in bytes.
+
+    Attributes:
+        done: those that have been read.
+        total: those of the file; 0 where the file is read at once, or its size is unknown.
+    """
+
+    done: int = 0
+    total: int = 0
 
 
 class WriteError(OSError):
@@ -79,6 +94,34 @@ def read_input(path: str | os.PathLike, expected: str) -> bytes:
     """
     with open_input(path, expected) as file, reading_errors(path, expected):
         return file.read()
+
+
+def file_lines(path: str | os.PathLike[str], expected: str, position: Position) -> Iterator[bytes]:
+    """The lines of a file, each with its end.
+
+    Args:
+        path: the file, perhaps packed with gzip.
+        expected: what it should hold, for messages.
+        position: is kept up to date.
+
+    Raises:
+        UserError: the file cannot be opened, at once, or cannot be read.
+    """
+    return _lines(open_input(path, expected), str(path), expected, position)
+
+
+def _lines(file: BinaryIO, name: str, expected: str, position: Position) -> Iterator[bytes]:
+    # Of a packed file, the place among its packed bytes.
+    raw = getattr(file, "myfileobj", file)
+    with file:
+        position.total = os.fstat(raw.fileno()).st_size
+        for number in itertools.count(1):
+            with reading_errors(f"{name}: line {number}", expected):
+                line = file.readline()
+            if not line:
+                return
+            position.done = raw.tell() if position.total else 0
+            yield line
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from absl import flags
 from fabir_tf.commands import cli
 from fabir_tf.commands.progress import Progress
 from fabir_tf.pipelines.datasets.asked import read_asked
-from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Position, Record
+from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, file_digest, named_errors, user_path, validate_writable
+from fabir_tf.pipelines.files import Position, atomic_write, file_digest, named_errors, user_path, validate_writable
 from fabir_tf.pipelines.partial_file import partial_file
 from fabir_tf.reading.answers import Answer, QuestionAnswerer
 from fabir_tf.reading.run_directory import reader_digest, versions

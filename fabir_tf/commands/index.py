@@ -15,18 +15,15 @@ if __name__ == "__main__":
     entry.run("index")
 
 import itertools
-import sys
 
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.commands.progress import Progress
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.documents.index import DocumentIndex
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_errors, validate_writable
-
-# Documents between two lines of progress that overwrite each other.
-STEP = 10
+from fabir_tf.pipelines.files import Position, named_errors, validate_writable
 
 
 def define_flags() -> None:
@@ -47,14 +44,16 @@ def main(values: flags.FlagValues) -> None:
         skipped.append(sentence)
 
     # Before the index is made, so that a mistake leaves none behind.
-    documents = read_documents(values.input, skip)
+    position = Position()
+    documents = read_documents(values.input, skip, position)
     first = next(documents, None)
     if first is None:
         raise UserError(f"--input={values.input}: found no document that can be read")
     validate_writable(values.index)
+    progress = Progress("documents", position)
     with DocumentIndex(values.index, create=True) as index:
-        changes = index.update(itertools.chain([first], documents), _show_progress, skip)
-        _end_progress()
+        changes = index.update(itertools.chain([first], documents), lambda done, _: progress.show(done), skip)
+        progress.end()
         count = changes.added + changes.changed + changes.unchanged
         with named_errors("standard output"):
             print(
@@ -63,17 +62,6 @@ def main(values: flags.FlagValues) -> None:
                 f"{len(skipped):,} left out",
                 flush=True,
             )
-
-
-def _show_progress(done: int, source: str) -> None:
-    """Prints a counter that overwrites itself; without a terminal it prints nothing."""
-    if done % STEP == 0 and sys.stderr.isatty():
-        print(f"\r{done:,} documents", end="", file=sys.stderr, flush=True)
-
-
-def _end_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r", end="", file=sys.stderr, flush=True)
 
 
 def run() -> None:

@@ -26,10 +26,11 @@ from collections.abc import Iterator
 from absl import flags
 
 from fabir_tf.commands import answering, cli
-from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Position, Record, read_records
+from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import Position
 
 
 def define_flags() -> None:

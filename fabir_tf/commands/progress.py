@@ -4,7 +4,7 @@ import math
 import sys
 import time
 
-from fabir_tf.pipelines.datasets.records import Position
+from fabir_tf.pipelines.files import Position
 
 SECONDS_ON_TERMINAL, SECONDS_IN_LOG = 1.0, 60.0
 """Shortest time between two lines."""

@@ -17,9 +17,9 @@ if __name__ == "__main__":
 from absl import flags
 
 from fabir_tf.commands import answering, cli
-from fabir_tf.pipelines.datasets.records import Position
 from fabir_tf.pipelines.documents.index import DocumentIndex
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import Position
 
 
 def define_flags() -> None:

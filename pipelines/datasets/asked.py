@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from fabir_tf.pipelines.datasets.formats import FORMATS, format_of
 from fabir_tf.pipelines.datasets.places import PlacesOnDisk
-from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Position, Record, file_lines, read_records
+from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import reading_errors
+from fabir_tf.pipelines.files import Position, file_lines, reading_errors
 from fabir_tf.pipelines.json_files import loads, quoted, shown
 
 _EXPECTED = "a file of questions"

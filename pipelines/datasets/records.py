@@ -15,22 +15,9 @@ from fabir_tf.pipelines.datasets.places import PlacesOnDisk
 from fabir_tf.pipelines.datasets.rows import Row, RowReader, is_question_row
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import GZIP, open_input, reading_errors
+from fabir_tf.pipelines.files import GZIP, Position, file_lines, reading_errors
 
 STANDARD_INPUT = "-"
-
-
-@dataclass
-class Position:
-    """How far a file has been read, in bytes.
-
-    Attributes:
-        done: those that have been read.
-        total: those of the file; 0 where the file is read at once, or its size is unknown.
-    """
-
-    done: int = 0
-    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,34 +64,6 @@ def read_records(path: str | os.PathLike[str], position: Position | None = None)
 
 
 # === Files and lines ===
-
-
-def file_lines(path: str | os.PathLike[str], expected: str, position: Position) -> Iterator[bytes]:
-    """The lines of a file, each with its end.
-
-    Args:
-        path: the file, perhaps packed with gzip.
-        expected: what it should hold, for messages.
-        position: is kept up to date.
-
-    Raises:
-        UserError: the file cannot be opened, at once, or cannot be read.
-    """
-    return _lines(open_input(path, expected), str(path), expected, position)
-
-
-def _lines(file: BinaryIO, name: str, expected: str, position: Position) -> Iterator[bytes]:
-    # Of a packed file, the place among its packed bytes.
-    raw = getattr(file, "myfileobj", file)
-    with file:
-        position.total = os.fstat(raw.fileno()).st_size
-        for number in itertools.count(1):
-            with reading_errors(f"{name}: line {number}", expected):
-                line = file.readline()
-            if not line:
-                return
-            position.done = raw.tell() if position.total else 0
-            yield line
 
 
 def _standard_input() -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fabir_tf.pipelines.documents.documents import PDF, PLAIN, READERS, Document
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import open_input, read_input, reading_errors, user_path
+from fabir_tf.pipelines.files import Position, file_lines, read_input, user_path
 from fabir_tf.pipelines.json_files import loads, quoted, shown
 
 FORMATS = {
@@ -39,13 +39,16 @@ _EXPECTED = "a document or a folder of documents"
 Skipped = Callable[[str], None]
 
 
-def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> Iterator[Document]:
+def read_documents(
+    path: str | os.PathLike, skipped: Skipped | None = None, position: Position | None = None
+) -> Iterator[Document]:
     """Reads documents one at a time.
 
     Args:
         path: a folder, whose files with the endings of `FORMATS` are read in the order of their names, hidden ones
             left out; a file of `COLLECTIONS`; or any other file, which is plain text if its ending is unknown.
         skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
+        position: is kept up to date in a file of `COLLECTIONS`.
 
     Yields:
         The documents. The source of a file in a folder is its path below the folder, with `/`; that of a line is its
@@ -58,7 +61,7 @@ def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> I
     if place.is_dir():
         yield from _without_faults(_from_folder(place, path), skipped)
     elif place.suffix.lower() in COLLECTIONS:
-        yield from _without_faults(_from_lines(path), skipped)
+        yield from _without_faults(_from_lines(path, position or Position()), skipped)
     else:
         yield _read(path, str(path))
 
@@ -126,12 +129,11 @@ def _read(path: str | os.PathLike, source: str) -> Document:
     return Document(source, raw if format == PDF else decode_text(raw, str(path)), format)
 
 
-def _from_lines(path: str | os.PathLike) -> Iterator[Callable[[], Document]]:
+def _from_lines(path: str | os.PathLike, position: Position) -> Iterator[Callable[[], Document]]:
     sources: dict[str, int] = {}
-    with open_input(path, _EXPECTED) as file, reading_errors(path, _EXPECTED):
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield partial(_from_line, line, number, str(path), sources)
+    for number, line in enumerate(file_lines(path, _EXPECTED, position), 1):
+        if line.strip():
+            yield partial(_from_line, line, number, str(path), sources)
     if not sources:
         raise UserError(f"{path}: found no document, expected one JSON object a line.")
 
