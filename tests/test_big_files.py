@@ -178,11 +178,10 @@ def test_a_log_gets_whole_lines_and_a_terminal_one_that_changes(monkeypatch, cap
         now = [0.0]
         monkeypatch.setattr("time.monotonic", lambda now=now: now[0])
         monkeypatch.setattr("sys.stderr.isatty", lambda on_terminal=on_terminal: on_terminal)
-        progress = Progress("questions")
-        for _ in range(5):
-            now[0] += seconds / 2
-            progress.show(int(10 * now[0]))
-        progress.end()
+        with Progress("questions") as progress:
+            for _ in range(5):
+                now[0] += seconds / 2
+                progress.show(int(10 * now[0]))
         assert capsys.readouterr().err == expected.format(
             *(f"{10 * seconds * step:,} questions, 10 a second" for step in (1, 2))
         )

@@ -125,9 +125,9 @@ def write_answers(
         UserError: no question could be answered.
     """
     written, failed = 0, 0
-    progress = Progress("questions", position, values.output_file is not None or not sys.stdout.isatty())
+    is_shown = bool(values.output_file) or not sys.stdout.isatty()
     records = iter(records)
-    with _output(values, origin) as output:
+    with _output(values, origin) as output, Progress("questions", position, is_shown) as progress:
         while part := list(itertools.islice(records, chunk)):
             lines = output.kept([record.id for record in part])
             written += len(part)
@@ -138,7 +138,6 @@ def write_answers(
             else:
                 progress.skip(written)
             failed += sum("error" in line for line in lines)
-        progress.end()
     message = f"{failed:,} of {written:,} questions could not be answered: the field error of their lines says why"
     if failed == written:
         raise UserError(message)

@@ -50,10 +50,9 @@ def main(values: flags.FlagValues) -> None:
     if first is None:
         raise UserError(f"--input={values.input}: found no document that can be read")
     validate_writable(values.index)
-    progress = Progress("documents", position)
     with DocumentIndex(values.index, create=True) as index:
-        changes = index.update(itertools.chain([first], documents), lambda done, _: progress.show(done), skip)
-        progress.end()
+        with Progress("documents", position) as progress:
+            changes = index.update(itertools.chain([first], documents), lambda done, _: progress.show(done), skip)
         count = changes.added + changes.changed + changes.unchanged
         with named_errors("standard output"):
             print(

@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from typing import Any
 
 from fabir_tf.pipelines.files import Position
 
@@ -25,6 +26,15 @@ class Progress:
         self._began = self._last = time.monotonic()
         self._done_before, self._bytes_before = 0, 0
         self._is_open = False
+
+    def __enter__(self) -> "Progress":
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Leaves the last line on the terminal."""
+        if self._is_open:
+            print(file=sys.stderr, flush=True)
 
     def skip(self, done: int) -> None:
         """Takes note of items that were done by another process, which say nothing about the speed.
@@ -61,11 +71,6 @@ class Progress:
             left = seconds * (total - read) / (read - self._bytes_before)
             parts += [f"{read / total:.0%} of the file", f"{duration(left)} left"]
         return ", ".join(parts)
-
-    def end(self) -> None:
-        """Leaves the last line on the terminal."""
-        if self._is_open:
-            print(file=sys.stderr, flush=True)
 
     def _print(self, text: str) -> None:
         # Without the rest of a longer line before it.
