@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 from test_commands import passed
 from tiny import ARTICLES
+from wordpiece_folders import write_bert
 
 from fabir_tf.commands import answering
 from fabir_tf.commands.progress import Progress, duration
 from fabir_tf.pipelines.files import Position
+from fabir_tf.reading.run_directory import EnsembleDirectory, reader_digest, reader_directory
 
 QUESTIONS = [question for _, _, asked in ARTICLES for question, _ in asked]
 # Three chunks, the last one smaller.
@@ -149,6 +152,43 @@ def test_a_damaged_file_is_told_with_its_line(commands, tiny_run, place, output)
     kept = (place / f"{output}.partial").read_bytes()
     assert kept == b"".join((place / "whole.jsonl").read_bytes().splitlines(keepends=True)[: kept.count(b"\n")])
     assert kept.count(b"\n") == 2 * answering.DOCUMENT_CHUNK
+
+
+# Readers
+
+
+def test_the_digest_of_a_reader_changes_with_what_decides_about_its_answers(tiny_run, tmp_path):
+    run = Path(shutil.copytree(tiny_run.path, tmp_path / "run"))
+    before = reader_digest(tiny_run.path)
+    for name in ("history.csv", "checkpoints/last.npz", "answers.jsonl.partial.json"):
+        (run / name).write_bytes(b"changed")
+    assert reader_digest(run) == before
+    for name in ("config.json", "processor/vocabulary.json", "checkpoints/best.npz", "calibration.json"):
+        content = (run / name).read_bytes() if (run / name).exists() else None
+        (run / name).write_bytes(b"changed")
+        assert reader_digest(run) != before
+        (run / name).unlink() if content is None else (run / name).write_bytes(content)
+    assert reader_digest(run) == before
+
+
+def test_the_digest_of_an_ensemble_is_that_of_its_members_too(tiny_run, tmp_path):
+    for number in range(2):
+        shutil.copytree(tiny_run.path, tmp_path / "members" / str(number))
+    EnsembleDirectory(tmp_path).write_ensemble([1, 2], "here")
+    before = reader_digest(tmp_path)
+    (tmp_path / "members" / "1" / "checkpoints" / "best.npz").write_bytes(b"changed")
+    assert reader_digest(tmp_path) != before
+
+
+def test_the_digest_of_a_folder_in_hugging_faces_layout(tmp_path):
+    write_bert(tmp_path)
+    files = {path.name for path in reader_directory(tmp_path).deciding_files}
+    assert {"config.json", "vocab.txt"} <= files and files & {"model.safetensors", "tf_model.h5"}
+    before = reader_digest(tmp_path)
+    (tmp_path / "answers.jsonl.partial.json").write_text("{}")
+    assert reader_digest(tmp_path) == before
+    (tmp_path / "vocab.txt").write_text("changed")
+    assert reader_digest(tmp_path) != before
 
 
 # Progress
