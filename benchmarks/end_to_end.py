@@ -101,6 +101,7 @@ def _given(**values: str) -> flags.FlagValues:
     for name in ("run_dir", "model", "question", "passage", "document", "input_file", "output_file"):
         flags.DEFINE_string(name, values.get(name), "", flag_values=given)
     flags.DEFINE_integer("n_best", 1, "", flag_values=given)
+    flags.DEFINE_boolean("resume", False, "", flag_values=given)
     given.mark_as_parsed()
     return given
 
@@ -119,7 +120,7 @@ def _predict(values: flags.FlagValues, reader, output: Path) -> dict[str, float]
     processor = reader.processor
     with (
         mock.patch.object(predict.cli, "load_reader", lambda *_: reader),
-        mock.patch.object(predict, "read_records", lambda path: watches.between("reading", read(path))),
+        mock.patch.object(predict, "read_records", lambda *where: watches.between("reading", read(*where))),
         mock.patch.object(reader, "_tokenize_texts", watches.around("tokenizing", reader._tokenize_texts)),
         mock.patch.object(reader, "_one_ahead", lambda items: watches.between("tokens", one_ahead(items))),
         mock.patch.object(processor, "features", watches.around("features", processor.features)),

@@ -52,9 +52,9 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
 | `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
 | `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--spans_file`, `--na_prob_file`, `--report_file` |
-| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--document` (a file or folder to answer from) with `--paragraphs`, `--output_file`, `--n_best` |
+| `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--document` (a file or folder to answer from) with `--paragraphs`, `--output_file`, `--n_best`, `--resume` ([go on](guides/files.md#long-files) with an interrupted output) |
 | `fabir-index` | `--input` (a folder, a file or JSON lines), `--index`, `--shards` |
-| `fabir-search` | `--run_dir`, `--index`, `--question` or `--input_file`, `--paragraphs`, `--output_file`, `--n_best` |
+| `fabir-search` | `--run_dir`, `--index`, `--question` or `--input_file`, `--paragraphs`, `--output_file`, `--n_best`, `--resume` |
 | `fabir-serve` | `--run_dir`, `--model_base_path` or `--model_config_file`, `--model_name`, `--index`, `--paragraphs`; `--host`, `--rest_api_port`, `--grpc_port` (`--port` is refused), `--token_file`, `--cors_origins`, `--allowed_hosts`, `--access_log`, `--shutdown_delay`; `--batching_parameters_file`, `--max_batch_size`, `--batch_timeout_micros`, `--max_enqueued_batches`, `--num_batch_threads`; `--request_timeout`, `--header_timeout`, `--body_timeout`, `--max_body_mb`, `--max_questions`, `--max_question_characters`, `--max_passage_characters` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--format` (`saved_model`, or [`onnx`, `litert`, `openvino`](guides/edge.md)), `--quantization`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |

@@ -4,13 +4,16 @@ import contextlib
 import csv
 import errno
 import gzip
+import hashlib
 import io
+import itertools
 import os
 import re
 import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +23,19 @@ from fabir_tf.pipelines.errors import UserError
 
 GZIP = b"\x1f\x8b"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass
+class Position:
+    """How far a file has been read, in bytes.
+
+    Attributes:
+        done: those that have been read.
+        total: those of the file; 0 where the file is read at once, or its size is unknown.
+    """
+
+    done: int = 0
+    total: int = 0
 
 
 class WriteError(OSError):
@@ -78,6 +94,34 @@ def read_input(path: str | os.PathLike, expected: str) -> bytes:
     """
     with open_input(path, expected) as file, reading_errors(path, expected):
         return file.read()
+
+
+def file_lines(path: str | os.PathLike[str], expected: str, position: Position) -> Iterator[bytes]:
+    """The lines of a file, each with its end.
+
+    Args:
+        path: the file, perhaps packed with gzip.
+        expected: what it should hold, for messages.
+        position: is kept up to date.
+
+    Raises:
+        UserError: the file cannot be opened, at once, or cannot be read.
+    """
+    return _lines(open_input(path, expected), str(path), expected, position)
+
+
+def _lines(file: BinaryIO, name: str, expected: str, position: Position) -> Iterator[bytes]:
+    # Of a packed file, the place among its packed bytes.
+    raw = getattr(file, "myfileobj", file)
+    with file:
+        position.total = os.fstat(raw.fileno()).st_size
+        for number in itertools.count(1):
+            with reading_errors(f"{name}: line {number}", expected):
+                line = file.readline()
+            if not line:
+                return
+            position.done = raw.tell() if position.total else 0
+            yield line
 
 
 @contextlib.contextmanager
@@ -151,7 +195,7 @@ def create_text(path: str | os.PathLike, text: str) -> bool:
     """
     path = Path(path)
     with removed_on_failure(path), named_errors(path):
-        _make_room(path)
+        make_room(path)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
@@ -225,6 +269,20 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping], line_end: str = "\
     return text.getvalue()
 
 
+def file_digest(paths: Iterable[str | os.PathLike]) -> str:
+    """The SHA-256 of what several files hold.
+
+    Args:
+        paths: the files, in their order.
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(user_path(path), "rb") as file:
+            while part := file.read(1 << 20):
+                digest.update(part)
+    return digest.hexdigest()
+
+
 def validate_writable(path: str | os.PathLike) -> None:
     """Checks that a file can be written, for use before a long computation.
 
@@ -239,6 +297,25 @@ def validate_writable(path: str | os.PathLike) -> None:
         return
     with _beside(path) as (temporary, _):
         temporary.touch()
+
+
+def make_room(path: Path) -> None:
+    """Makes the folder of a file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        WriteError: the folder cannot be made, or a folder stands in the place of the file.
+    """
+    if path.is_dir():
+        raise WriteError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        # Python reports "File exists" where a parent folder is in fact a file.
+        number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
+        raise WriteError(number, os.strerror(number), str(path)) from error
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -309,7 +386,7 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     made = [folder for folder in path.parents if not folder.exists()]
-    _make_room(path)
+    make_room(path)
     try:
         with named_errors(path, temporary):
             yield temporary, target
@@ -323,14 +400,3 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
 def _is_special(path: Path) -> bool:
     """Whether the path is a device or a pipe, which must not be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _make_room(path: Path) -> None:
-    if path.is_dir():
-        raise WriteError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        # Python reports "File exists" where a parent folder is in fact a file.
-        number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
-        raise WriteError(number, os.strerror(number), str(path)) from error

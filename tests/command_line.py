@@ -11,10 +11,12 @@ import json
 import os
 import resource
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,6 +85,7 @@ class CommandLines:
         closed: Sequence[str] = (),
         file_limit: int | None = None,
         memory_limit: int | None = None,
+        killed_behind: tuple[str, int] | None = None,
     ) -> Result:
         """Runs one command line.
 
@@ -94,6 +97,7 @@ class CommandLines:
             closed: standard streams that are not open at all, as "stdin".
             file_limit: most bytes that it may write into one file, as on a nearly full disk.
             memory_limit: most bytes of memory that it may allocate beyond those at its start.
+            killed_behind: a file and a number of bytes; as soon as the file has more, the command is killed.
 
         Returns:
             The result.
@@ -110,6 +114,7 @@ class CommandLines:
                 "closed": closed,
                 "file_limit": file_limit,
                 "memory_limit": memory_limit,
+                "killed_behind": killed_behind,
             }
             self._server.stdin.write(json.dumps(request).encode() + b"\n")
             self._server.stdin.flush()
@@ -142,6 +147,8 @@ def _serve() -> None:
         readers = [threading.Thread(target=_read, args=(output, name, *pipe)) for name, pipe in pipes.items()]
         for reader in readers:
             reader.start()
+        if request["killed_behind"]:
+            _kill_behind(*request["killed_behind"], child, readers)
         for reader in readers:
             reader.join()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -152,6 +159,17 @@ def _read(output: dict[str, str], name: str, end: int, other_end: int) -> None:
     os.close(other_end)
     with open(end, "rb") as file:
         output[name] = file.read().decode("utf-8", "backslashreplace")
+
+
+def _kill_behind(name: str, size: int, child: int, readers: Sequence[threading.Thread]) -> None:
+    """Kills a process, unless it ends, as soon as a file has grown beyond a size."""
+    path = Path(name)
+    while any(reader.is_alive() for reader in readers):
+        if path.exists() and path.stat().st_size > size:
+            # It has not been waited for, so its number belongs to no other process.
+            os.kill(child, signal.SIGKILL)
+            return
+        time.sleep(0.005)
 
 
 def _run(entry, request: dict, outputs: dict[str, int]) -> None:

@@ -146,6 +146,18 @@ def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_long_file_is_answered(tiny_run, tmp_path):
+    arguments = ("--rows=300,20", f"--run_dir={tiny_run.path}", "--json_file=found.json")
+    done = subprocess.run(
+        command("big_file", *arguments), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    more, less = json.loads((tmp_path / "found.json").read_text())["found"]
+    assert (more["rows"], less["rows"], more["killed"]) == (300, 20, 0)
+    assert min(more[name] for name in ("seconds", "rows_per_second", "cores", "peak_mib")) > 0
+
+
+@pytest.mark.slow
 def test_batches_of_similar_length_have_less_padding(tmp_path):
     found = found_by(tmp_path, "length_buckets", "--questions=160", "--buckets=1,8")["buckets"]
     assert set(found) == {"1", "8"}

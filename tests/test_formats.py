@@ -3,21 +3,24 @@
 import gzip
 import io
 import json
+import random
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tiny import ARTICLES, squad_data, squad_json
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.pipelines.datasets import formats
 from fabir_tf.pipelines.datasets.formats import read_questions, write_questions
+from fabir_tf.pipelines.datasets.places import PlacesOnDisk
 from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.records import read_records
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import read_arrays, user_path, write_text
+from fabir_tf.pipelines.files import Position, read_arrays, user_path, write_text
 from fabir_tf.pipelines.json_files import RepeatedKeyError, loads, parse_json, read_json
 from fabir_tf.training.training_config import TrainingConfig
 
@@ -430,6 +433,72 @@ def test_answers_in_csv_are_not_looked_at_where_questions_are_only_asked(tmp_pat
     else:
         assert f"line 2: {column} is the text '{cell}'" in failure(read_questions, path)
         assert read_predictions(path) == {"b": Prediction("Bo")}
+
+
+def test_a_row_of_csv_that_cannot_be_read_costs_only_itself(tmp_path):
+    lines = [
+        b"",
+        b"id;question;context",
+        b'a;Who?;"Anna\r\nKeld."',
+        b"b;Who?;Andr\xe9.",
+        b"c;Who?",
+        b"d;Who?;Bo \xf0\x9f\x98\x80 left.",
+        b"a;Who?;Cy.",
+    ]
+    records = list(read_records(written(tmp_path, b"\r\n".join(lines), "x.csv")))
+    assert [record.id for record in records] == ["a", "5", "6", "d", "a"]
+    assert (records[0].passage, records[3].passage) == ("Anna\r\nKeld.", "Bo 😀 left.")
+    errors = ["", "x.csv: line 5 is not UTF-8, expected CSV", "line 6 has 2 cells", "", "the id of line 3 too"]
+    for record, error in zip(records, errors, strict=True):
+        assert bool(record.error) == bool(error) and error in record.error
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_end_of_csv_is_known(tmp_path, end):
+    path = written(tmp_path, end.join(["", "id,question,context", "a,Who?,Anna.", "", "b,Who?,Bo."]) + end, "x.csv")
+    assert [(record.id, record.passage) for record in read_records(path)] == [("a", "Anna."), ("b", "Bo.")]
+
+
+def test_a_header_that_is_not_utf_8(tmp_path):
+    raw = "id,question,context,größe\na,Who?,Anna.,1\n".encode("latin-1")
+    assert "x.csv: line 1 is not UTF-8, expected CSV" in failure(list, read_records(written(tmp_path, raw, "x.csv")))
+
+
+@pytest.mark.parametrize("header", ["id,question,context\n", ""])
+def test_rows_are_yielded_as_they_arrive(monkeypatch, header):
+    def lines():
+        yield header.encode()
+        for number in range(3):
+            row = {"id": number, "question": "Who?", "context": "Anna."}
+            yield (f"{number},Who?,Anna.\n" if header else json.dumps(row) + "\n").encode()
+        raise AssertionError("read further than needed")
+
+    source = lines()
+    if not header:
+        next(source)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=SimpleNamespace(readline=lambda: next(source))))
+    records = read_records("-")
+    assert [str(next(records).id) for _ in range(2)] == ["0", "1"]
+
+
+def test_the_position_in_a_file_is_told(tmp_path):
+    row = json.dumps(ROW | {"id": "%06d"}) + "\n"
+    text = "".join(row % number for number in range(100_000))
+    for raw in (text.encode(), gzip.compress(text.encode(), 1)):
+        position = Position()
+        records = read_records(written(tmp_path, raw, "x.jsonl"), position)
+        shares = [position.done / position.total for number, _ in enumerate(records) if number % 10_000 == 0]
+        assert position.total == position.done == len(raw)
+        assert shares == pytest.approx(np.arange(10) / 10, abs=0.1)
+
+
+def test_ids_on_disk_are_those_of_a_dictionary():
+    places, known = PlacesOnDisk(), {}
+    generator = random.Random(0)
+    for number in range(3000):
+        identifier = generator.choice(["", "é", "\0", "a\0", "a"]) + str(generator.randrange(500))
+        assert places.setdefault(identifier, f"line {number}") == known.setdefault(identifier, f"line {number}")
+    assert 1000 < len(known) < 3000
 
 
 def test_gzip_on_standard_input_is_told(monkeypatch):

@@ -17,22 +17,19 @@ if __name__ == "__main__":
     entry.run("index")
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.commands.progress import Progress
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.documents.index import Changes, DocumentIndex
 from fabir_tf.pipelines.documents.shard_building import build_shards
 from fabir_tf.pipelines.documents.sharded_index import MOST_SHARDS, ShardedIndex, find_shards
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import named_errors, user_path, validate_writable
-
-# Documents between two lines of progress that overwrite each other.
-STEP = 10
+from fabir_tf.pipelines.files import Position, named_errors, user_path, validate_writable
 
 
 def define_flags() -> None:
@@ -93,12 +90,13 @@ def _shards_of(values: flags.FlagValues) -> int | None:
 
 def _make_file(values: flags.FlagValues, skip: Callable[[str], None], shards: None) -> tuple[Changes, int]:
     # Before the index is made, so that a mistake leaves none behind.
-    documents = read_documents(values.input, skip)
+    position = Position()
+    documents = read_documents(values.input, skip, position)
     first = _first_of(documents, values)
     validate_writable(values.index)
     with DocumentIndex(values.index, create=True) as index:
-        changes = index.update(itertools.chain([first], documents), _show_progress, skip)
-        _end_progress()
+        with Progress("documents", position) as progress:
+            changes = index.update(itertools.chain([first], documents), lambda done, _: progress.show(done), skip)
         return changes, len(index)
 
 
@@ -109,8 +107,8 @@ def _make_shards(values: flags.FlagValues, skip: Callable[[str], None], shards: 
     validate_writable(path / "shard" if path.is_dir() else path)
     with ShardedIndex(values.index, create=shards) as index:
         files = index.shards
-    changes = build_shards(files, values.input, _show_count, skip)
-    _end_progress()
+    with Progress("documents") as progress:
+        changes = build_shards(files, values.input, progress.show, skip)
     with ShardedIndex(values.index) as index:
         return changes, len(index)
 
@@ -120,22 +118,6 @@ def _first_of(documents: Iterator[Document], values: flags.FlagValues) -> Docume
     if first is None:
         raise UserError(f"--input={values.input}: found no document that can be read")
     return first
-
-
-def _show_progress(done: int, source: str) -> None:
-    """Prints a counter that overwrites itself; without a terminal it prints nothing."""
-    if done % STEP == 0:
-        _show_count(done)
-
-
-def _show_count(done: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{done:,} documents", end="", file=sys.stderr, flush=True)
-
-
-def _end_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r", end="", file=sys.stderr, flush=True)
 
 
 def run() -> None:

@@ -7,7 +7,8 @@
 The input is a file of questions in any format of fabir-convert, or JSON lines with the fields question, passage (or
 context) and optionally id; "-" is standard input. Answers in it are not looked at. Each answer is one JSON line with
 id, answer, start, end (characters), probability, no_answer_probability, is_answer and n_best. A record that cannot be
-read gets a line with id and error; the others are answered.
+read gets a line with id and error; the others are answered. Where the command was interrupted, the same with --resume
+goes on: what is finished stays beside the output file until that is complete.
 
 With --document, all questions are answered from a file or a folder of text, Markdown, reStructuredText, HTML or PDF.
 The input then is one question a line, or a file of questions, whose passages are not looked at. A line also has the
@@ -30,6 +31,7 @@ from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_rec
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import Position
 
 
 def define_flags() -> None:
@@ -61,29 +63,26 @@ def main(values: flags.FlagValues) -> None:
         missing = "--question" if values.question is None else "--passage"
         raise UserError(f"{missing} is missing: --question and --passage go together")
     answering.validate_output(values, "input_file")
-    records = iter([_asked_record(values)]) if asked else _input_records(values.input_file)
+    position = Position()
+    records = iter([_asked_record(values)]) if asked else _input_records(values.input_file, position)
     reader = cli.load_reader(values, folder)
 
     def answer(chunk):
         return reader.answer_batch([one.question for one in chunk], [one.passage for one in chunk], values.n_best)
 
-    answering.write_answers(values, records, answer, answering.CHUNK)
+    answering.write_answers(values, records, answer, answering.CHUNK, position, {})
 
 
 def _answer_from_documents(values: flags.FlagValues, folder: str) -> None:
     if values.passage is not None:
         raise UserError("--passage and --document: found both, expected one text to answer from")
-    records = answering.asked_records(values)
+    position = Position()
+    records = answering.asked_records(values, position)
     answering.validate_output(values, "input_file", "document")
     collection = Collection(read_documents(values.document, cli.to_stderr), skipped=cli.to_stderr)
     if not len(collection):
         raise UserError(f"--document={values.document}: found no text to answer from")
-    reader = cli.load_reader(values, folder)
-    from fabir_tf.reading.document_reader import DocumentReader
-
-    documents = DocumentReader(reader, values.paragraphs, searched=collection)
-    answer = answering.from_documents(documents, values.n_best)
-    answering.write_answers(values, records, answer, answering.DOCUMENT_CHUNK)
+    answering.write_document_answers(values, records, cli.load_reader(values, folder), collection, position)
 
 
 def _asked_record(values: flags.FlagValues) -> Record:
@@ -91,8 +90,8 @@ def _asked_record(values: flags.FlagValues) -> Record:
     return Record("1", values.question, values.passage)
 
 
-def _input_records(path: str) -> Iterator[Record]:
-    records = read_records(path)
+def _input_records(path: str, position: Position) -> Iterator[Record]:
+    records = read_records(path, position)
     first = next(records, None)
     if first is None:
         name = "standard input" if path == STANDARD_INPUT else path

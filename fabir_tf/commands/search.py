@@ -4,7 +4,8 @@
     fabir-search --run_dir=runs/base --index=docs.index --input_file=questions.txt --output_file=answers.jsonl
 
 The input is one question a line, or a file of questions, whose passages are not looked at; "-" is standard input. Each
-answer is one JSON line, as those of fabir-predict --document.
+answer is one JSON line, as those of fabir-predict --document. Where the command was interrupted, the same with --resume
+goes on.
 """
 
 if __name__ == "__main__":
@@ -18,6 +19,7 @@ from absl import flags
 from fabir_tf.commands import answering, cli
 from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import Position
 
 
 def define_flags() -> None:
@@ -35,17 +37,13 @@ def main(values: flags.FlagValues) -> None:
     """Searches the index for each question, reads what it finds and writes the answers."""
     folder = cli.needed_reader_folder(values)
     cli.validate_given(values, index="the file that fabir-index wrote")
-    records = answering.asked_records(values)
+    position = Position()
+    records = answering.asked_records(values, position)
     answering.validate_output(values, "input_file", "index")
     with open_index(values.index) as index:
         if not len(index):
             raise UserError(f"--index={values.index}: found no text to answer from, expected an index with documents")
-        reader = cli.load_reader(values, folder)
-        from fabir_tf.reading.document_reader import DocumentReader
-
-        documents = DocumentReader(reader, values.paragraphs, searched=index)
-        answer = answering.from_documents(documents, values.n_best)
-        answering.write_answers(values, records, answer, answering.DOCUMENT_CHUNK)
+        answering.write_document_answers(values, records, cli.load_reader(values, folder), index, position)
 
 
 def run() -> None:

@@ -16,16 +16,16 @@ from fabir_tf.compatibility import translate_settings
 from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS, build_model, model_name
 from fabir_tf.models.bert_span import reading_config
-from fabir_tf.models.hugging_face import is_hugging_face, read_hugging_face, read_settings
+from fabir_tf.models.hugging_face import CONFIG, HDF5, SAFETENSORS, is_hugging_face, read_hugging_face, read_settings
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import read_weights
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import user_path, write_text
+from fabir_tf.pipelines.files import file_digest, user_path, write_text
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.pipelines.text.processor import PROCESSOR_FILE, TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
-from fabir_tf.pipelines.text.wordpiece_files import read_wordpieces
+from fabir_tf.pipelines.text.wordpiece_files import CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, read_wordpieces
 from fabir_tf.pipelines.text.wordpiece_processor import WordPieceProcessor
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.version import __version__
@@ -81,6 +81,13 @@ class RunDirectory:
     def is_old(self) -> bool:
         """Whether version 0.1 wrote the run."""
         return "format" not in self.read_config()
+
+    @property
+    def deciding_files(self) -> list[Path]:
+        """The files that decide about the reader's answers."""
+        folders = (self.processor, self.path / "vocabulary")
+        named = [self.config, self.ensemble, self.calibration, self.best]
+        return [path for path in named + _sorted_files(folders) if path.is_file()]
 
     def write_config(self, model: ReaderConfig, training: Config, data: dict) -> None:
         """Records the run's configuration, and the versions of what decides about its numbers.
@@ -193,6 +200,12 @@ class HuggingFaceDirectory(RunDirectory):
             "data": {},
         }
 
+    @property
+    def deciding_files(self) -> list[Path]:
+        """See `RunDirectory.deciding_files`."""
+        names = (CONFIG, CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, SAFETENSORS, HDF5)
+        return [self.path / name for name in names if (self.path / name).is_file()]
+
     @functools.cached_property
     def _pieces(self) -> int:
         return len(read_wordpieces(self.path)[0])
@@ -235,6 +248,11 @@ class EnsembleDirectory(RunDirectory):
         """
         return [self.member(number) for number in range(len(self.read_weights_of_members()))]
 
+    @property
+    def deciding_files(self) -> list[Path]:
+        """See `RunDirectory.deciding_files`."""
+        return super().deciding_files + [path for reader in self.readers for path in reader.deciding_files]
+
     def member(self, number: int) -> RunDirectory:
         """The folder of a member, counted from 0."""
         return RunDirectory(self.path / MEMBERS / str(number))
@@ -271,6 +289,10 @@ class EnsembleDirectory(RunDirectory):
         return weights
 
 
+def _sorted_files(folders: Sequence[Path]) -> list[Path]:
+    return sorted(path for folder in folders for path in folder.rglob("*"))
+
+
 def _without_table(config: ReaderConfig) -> ReaderConfig:
     # The frozen table holds no weight of the file, and may be large.
     return config.replace(frozen_words=0) if "frozen_words" in config.to_dict() else config
@@ -301,6 +323,15 @@ def reader_directory(name: str | os.PathLike) -> RunDirectory:
     if RunDirectory(name).ensemble.exists():
         return EnsembleDirectory(name)
     return HuggingFaceDirectory(name) if is_hugging_face(name) else RunDirectory(name)
+
+
+def reader_digest(name: str | os.PathLike) -> str:
+    """A hash that changes with what decides about a reader's answers.
+
+    Args:
+        name: as for `reader_directory`.
+    """
+    return file_digest(reader_directory(name).deciding_files)
 
 
 def validate_model(start_from: str, config: ReaderConfig, name: str) -> None:

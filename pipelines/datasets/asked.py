@@ -6,20 +6,22 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from fabir_tf.pipelines.datasets.formats import FORMATS, format_of
+from fabir_tf.pipelines.datasets.places import PlacesOnDisk
 from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import open_input, reading_errors
+from fabir_tf.pipelines.files import Position, file_lines, reading_errors
 from fabir_tf.pipelines.json_files import loads, quoted, shown
 
 _EXPECTED = "a file of questions"
 
 
-def read_asked(path: str | os.PathLike[str]) -> Iterator[Record]:
+def read_asked(path: str | os.PathLike[str], position: Position | None = None) -> Iterator[Record]:
     """Reads questions that are not about a passage of their own.
 
     Args:
         path: a file with one question a line, each as it is or as a JSON object with `question` and perhaps `id`; a
             file of questions in SQuAD JSON, CSV or Parquet; "-" for lines on standard input.
+        position: is kept up to date where the file is not read at once.
 
     Returns:
         Records without passages; the id is the number of the line where none is given. A line that cannot be read gives
@@ -29,34 +31,36 @@ def read_asked(path: str | os.PathLike[str]) -> Iterator[Record]:
         UserError: the file cannot be read, or holds no question.
     """
     name = "standard input" if os.fspath(path) == STANDARD_INPUT else str(path)
-    records = _whole_file(path) if format_of(path) not in (None, FORMATS[".jsonl"]) else _lines(path, name)
+    position = position or Position()
+    has_lines = format_of(path) in (None, FORMATS[".jsonl"])
+    records = _lines(path, name, position) if has_lines else _without_passages(read_records(path, position))
     first = next(records, None)
     if first is None:
         raise UserError(f"{name}: found no question, expected one a line.")
     return itertools.chain([first], records)
 
 
-def _whole_file(path: str | os.PathLike[str]) -> Iterator[Record]:
-    for record in read_records(path):
+def _without_passages(records: Iterable[Record]) -> Iterator[Record]:
+    for record in records:
         yield Record(record.id, record.question, "", record.error)
 
 
-def _lines(path: str | os.PathLike[str], name: str) -> Iterator[Record]:
-    seen: set[str | int] = set()
-    for number, line in enumerate(_bytes_of(path, name), 1):
+def _lines(path: str | os.PathLike[str], name: str, position: Position) -> Iterator[Record]:
+    places = PlacesOnDisk()
+    for number, line in enumerate(_bytes_of(path, name, position), 1):
         if line.strip():
-            record = _record(line, number, f"{name}: line {number}")
-            if record.id in seen:
+            place = f"line {number}"
+            record = _record(line, number, f"{name}: {place}")
+            # The number 7 and the text "7" are two ids.
+            if places.setdefault(f"{type(record.id).__name__} {record.id}", place) != place:
                 error = f"{name}: line {number} repeats the id {quoted(record.id)}, expected another."
                 record = Record(record.id, "", "", error)
-            seen.add(record.id)
             yield record
 
 
-def _bytes_of(path: str | os.PathLike[str], name: str) -> Iterable[bytes]:
+def _bytes_of(path: str | os.PathLike[str], name: str, position: Position) -> Iterable[bytes]:
     if os.fspath(path) != STANDARD_INPUT:
-        with open_input(path, _EXPECTED) as file, reading_errors(name, _EXPECTED):
-            yield from file
+        yield from file_lines(path, _EXPECTED, position)
         return
     with reading_errors(name, _EXPECTED):
         # readline returns a line as soon as it is complete.

@@ -3,9 +3,11 @@
 import ast
 import csv
 import io
+import itertools
 import json
+import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from fabir_tf.pipelines.datasets.rows import Row, rows_of
@@ -32,16 +34,52 @@ def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] 
     Raises:
         UserError: it is not UTF-8 or has no usable header.
     """
-    text = decode(raw, name, "CSV in UTF-8", faults)
-    if not text.strip():
+    return _rows(_lines(decode(raw, name, "CSV in UTF-8", faults)), name, parsed)
+
+
+def stream_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+    """Reads the rows of a CSV file as it arrives; no column is parsed.
+
+    Args:
+        lines: the lines of the file or pipe.
+        name: its name, for messages.
+
+    Returns:
+        The rows; one that is not UTF-8 has an error.
+
+    Raises:
+        UserError: it has no usable header.
+    """
+    texts = (
+        line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape") for number, line in enumerate(lines, 1)
+    )
+    return _rows(itertools.chain.from_iterable(map(_lines, texts)), name, ())
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text with their ends; those inside of a cell belong to its text, so none are translated."""
+    return iter(io.StringIO(text, newline=""))
+
+
+def _rows(lines: Iterator[str], name: str, parsed: Collection[str]) -> Iterator[Row]:
+    blank: list[str] = []
+    for first in lines:
+        if first.strip():
+            break
+        blank.append(first)
+    else:
         raise UserError(f"{name}: the file is empty, expected CSV with a header.")
-    # Line ends inside of a cell belong to its text, so none are translated.
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text.lstrip()), strict=True)
+    reader = csv.reader(itertools.chain(blank, [first], lines), delimiter=_delimiter(first), strict=True)
     header: list[str] = []
     for number, cells, error in _records(reader):
         place = f"line {number}"
         if error:
             yield Row(place, number, error=f"{name}: {place} is no valid CSV ({error}).")
+        elif _is_undecoded(cells):
+            message = f"{name}: {place} is not UTF-8, expected CSV in UTF-8."
+            if not header:
+                raise UserError(message)
+            yield Row(place, number, error=message)
         elif not header and any(cells):
             header = _header([cell.strip() for cell in cells], f"{name}: {place}")
         elif any(cells):
@@ -65,6 +103,11 @@ def write_rows(data: SquadData) -> bytes:
     for row in rows:
         row["answers"] = json.dumps(row["answers"], ensure_ascii=False)
     return csv_text(tuple(rows[0]), rows, "\r\n").encode()
+
+
+def _is_undecoded(cells: list[str]) -> bool:
+    """Whether a cell has bytes that are not UTF-8; each is a lone surrogate then."""
+    return any(not cell.isascii() and re.search("[\udc80-\udcff]", cell) for cell in cells)
 
 
 def _delimiter(text: str) -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
-from fabir_tf.pipelines.datasets import json_rows
-from fabir_tf.pipelines.datasets.formats import EXPECTED, FORMATS, format_of, read_rows, recognized
+from fabir_tf.pipelines.datasets import csv_rows, json_rows
+from fabir_tf.pipelines.datasets.formats import EXPECTED, FORMATS, Format, format_of, read_rows, recognized
 from fabir_tf.pipelines.datasets.json_rows import Document
+from fabir_tf.pipelines.datasets.places import PlacesOnDisk
 from fabir_tf.pipelines.datasets.rows import Row, RowReader, is_question_row
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import GZIP, open_input, reading_errors
+from fabir_tf.pipelines.files import GZIP, Position, file_lines, reading_errors
 
 STANDARD_INPUT = "-"
 
@@ -36,15 +37,17 @@ class Record:
     error: str = ""
 
 
-def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
+def read_records(path: str | os.PathLike[str], position: Position | None = None) -> Iterator[Record]:
     """Reads questions one at a time from a file in any of the formats; answers in it are not looked at.
 
     A JSON line is an object with the texts `question` and `passage` (or `context`) and an optional `id`. Each line
     is yielded as it arrives, so a pipe can be answered line by line. Blank lines are skipped but counted. A line that
-    repeats the id of an earlier line is a bad line.
+    repeats the id of an earlier line is a bad line. The memory does not grow with a file of JSON lines or CSV; one of
+    another format is read at once.
 
     Args:
         path: a file, or "-" for JSON, JSON lines or CSV on standard input.
+        position: is kept up to date where the file is not read at once.
 
     Returns:
         An iterator of records; a bad line or row gives a record with an `error`, and reading continues.
@@ -54,18 +57,13 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     """
     if os.fspath(path) == STANDARD_INPUT:
         return _streamed_records(_standard_input(), "standard input")
-    if format_of(path) in (None, FORMATS[".jsonl"]):
-        file = open_input(path, EXPECTED)
-        return _streamed_records(_file_lines(file, str(path)), str(path))
+    named = format_of(path)
+    if named in (None, FORMATS[".jsonl"], FORMATS[".csv"]):
+        return _streamed_records(file_lines(path, EXPECTED, position or Position()), str(path), named)
     return _records(read_rows(path, is_question_row), str(path))
 
 
 # === Files and lines ===
-
-
-def _file_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    with file, reading_errors(name, EXPECTED):
-        yield from file
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -88,12 +86,14 @@ def _read_line(stream: BinaryIO) -> bytes:
 # === Records ===
 
 
-def _streamed_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+def _streamed_records(lines: Iterable[bytes], name: str, named: Format | None = None) -> Iterator[Record]:
     # A function of its own, because a file that cannot be opened is reported before the first record.
     lines = iter(lines)
     first = next(lines, b"")
-    found = recognized(first)
-    if found and found.rows:
+    found = recognized(first) or named
+    if found is FORMATS[".csv"]:
+        yield from _row_records(csv_rows.stream_rows(itertools.chain([first], lines), name), name)
+    elif found and found.rows:
         yield from _row_records(found.rows(b"".join([first, *lines]), name, (), None), name)
     else:
         yield from _records(json_rows.read_stream(itertools.chain([first], lines), name), name)
@@ -118,8 +118,11 @@ def _squad_records(data: SquadData) -> Iterator[Record]:
 
 
 def _row_records(rows: Iterable[Row], name: str) -> Iterator[Record]:
-    reader = RowReader(name, judge_answers=False)
+    reader = RowReader(name, judge_answers=False, place_of_id=PlacesOnDisk())
     for row in rows:
+        # Of all rows before it, only the ids are needed.
+        reader.places.clear()
+        reader.broken.clear()
         passages: dict[tuple[str, str], int] = {}
         try:
             question = reader.row(row, passages)

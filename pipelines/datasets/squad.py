@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from fabir_tf.pipelines.datasets.fields import FieldReader
 from fabir_tf.pipelines.errors import UserError
@@ -291,6 +291,14 @@ def select_passages(data: SquadData, keep: Sequence[bool]) -> SquadData:
     return SquadData(data.name, passages, tuple(data.titles[index] for index in kept), questions)
 
 
+class PlaceOfId(Protocol):
+    """Where each id stands: a dictionary, or `PlacesOnDisk`."""
+
+    def setdefault(self, identifier: str, place: str, /) -> str:
+        """The place where an id was first."""
+        ...
+
+
 class QuestionReader(FieldReader):
     """Reads questions and their answers, in the fields that all formats share.
 
@@ -298,18 +306,25 @@ class QuestionReader(FieldReader):
         name: the file's name, for messages.
         faults: collects the messages of all mistakes; None raises the first as a UserError.
         judge_answers: whether answers are read.
+        place_of_id: takes the place of each id; None for a dictionary.
 
     Attributes:
         places: where each question is, in the order of reading.
         broken: those of the questions with a mistake in their own fields or in their passage.
     """
 
-    def __init__(self, name: str, faults: list[str] | None = None, judge_answers: bool = True):
+    def __init__(
+        self,
+        name: str,
+        faults: list[str] | None = None,
+        judge_answers: bool = True,
+        place_of_id: PlaceOfId | None = None,
+    ):
         super().__init__(name, faults)
         self.judge_answers = judge_answers
         self.places: list[str] = []
         self.broken: set[str] = set()
-        self._place_of_id: dict[str, str] = {}
+        self._place_of_id: PlaceOfId = {} if place_of_id is None else place_of_id
 
     def question(self, entry: Any, path: str, passage: int, has_passage: bool = True) -> Question:
         """The question of an object.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from fabir_tf.pipelines.documents.bm25 import BM25, BM25Settings
-from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.documents.documents import Document, digest_of_documents
 from fabir_tf.pipelines.documents.index import Found
 from fabir_tf.pipelines.documents.paragraphs import Paragraph
 from fabir_tf.pipelines.errors import UserError
@@ -15,6 +15,10 @@ class Searched(Protocol):
 
     def __len__(self) -> int:
         """The number of paragraphs."""
+        ...
+
+    def digest(self) -> str:
+        """A hash that changes with the documents and their order."""
         ...
 
     def first(self, k: int) -> list[Paragraph]:
@@ -45,9 +49,11 @@ class Collection:
         skipped: Callable[[str], None] | None = None,
     ):
         self._paragraphs: list[Paragraph] = []
+        self._documents: list[tuple[str, str]] = []
         for document in documents:
             try:
                 self._paragraphs += document.paragraphs()
+                self._documents.append((document.source, document.digest))
             except UserError as error:
                 if skipped is None:
                     raise
@@ -56,6 +62,10 @@ class Collection:
 
     def __len__(self) -> int:
         return len(self._paragraphs)
+
+    def digest(self) -> str:
+        """A hash that changes with the documents and their order."""
+        return digest_of_documents(self._documents)
 
     def first(self, k: int) -> list[Paragraph]:
         """The first paragraphs of the first documents.

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,3 +80,15 @@ class Document:
         """
         format = "rst" if self.format == PLAIN and _RST.search(self.text) else self.format
         return list(paragraphs_of(READERS[format](self.text), self.source, self.title))
+
+
+def digest_of_documents(documents: Iterable[tuple[str, str]]) -> str:
+    """A hash that changes with documents and their order.
+
+    Args:
+        documents: the source and the digest of each.
+    """
+    digest = hashlib.sha256()
+    for source, content in documents:
+        digest.update(f"{source}\0{content}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -9,7 +9,7 @@ from typing import Any
 
 from fabir_tf.pipelines.documents.documents import PDF, PLAIN, READERS, Document
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import open_input, read_input, reading_errors, user_path
+from fabir_tf.pipelines.files import Position, file_lines, read_input, user_path
 from fabir_tf.pipelines.json_files import loads, quoted, shown
 
 FORMATS = {
@@ -39,13 +39,16 @@ _EXPECTED = "a document or a folder of documents"
 Skipped = Callable[[str], None]
 
 
-def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> Iterator[Document]:
+def read_documents(
+    path: str | os.PathLike, skipped: Skipped | None = None, position: Position | None = None
+) -> Iterator[Document]:
     """Reads documents one at a time.
 
     Args:
         path: a folder, whose files with the endings of `FORMATS` are read in the order of their names, hidden ones
             left out; a file of `COLLECTIONS`; or any other file, which is plain text if its ending is unknown.
         skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
+        position: is kept up to date in a file of `COLLECTIONS`.
 
     Yields:
         The documents. The source of a file in a folder is its path below the folder, with `/`; that of a line is its
@@ -54,21 +57,24 @@ def read_documents(path: str | os.PathLike, skipped: Skipped | None = None) -> I
     Raises:
         UserError: nothing is there, or a document cannot be read and `skipped` is None.
     """
-    for _, document in read_part(path, skipped):
+    for _, document in read_part(path, skipped, position=position):
         yield document
 
 
 def read_part(
-    path: str | os.PathLike, skipped: Skipped | None = None, wanted: Callable[[str], bool] | None = None
+    path: str | os.PathLike,
+    skipped: Skipped | None = None,
+    wanted: Callable[[str], bool] | None = None,
+    position: Position | None = None,
 ) -> Iterator[tuple[int, Document]]:
     """Reads some of the documents, one at a time; files of a folder that are not wanted are not opened.
 
     Args:
-        path, skipped: as for `read_documents`.
+        path, skipped, position: as for `read_documents`.
         wanted: takes a document's source; None wants all.
 
     Yields:
-        The documents, each with its position among all of them.
+        The documents, each with its place among all of them.
 
     Raises:
         UserError: as `read_documents`.
@@ -77,9 +83,9 @@ def read_part(
     if place.is_dir():
         yield from _without_faults(_from_folder(place, path, wanted), skipped)
     elif place.suffix.lower() in COLLECTIONS:
-        for position, document in _without_faults(_from_lines(path), skipped):
+        for number, document in _without_faults(_from_lines(path, position or Position()), skipped):
             if wanted(document.source):
-                yield position, document
+                yield number, document
     elif wanted(str(path)):
         yield 0, _read(path, str(path))
 
@@ -117,7 +123,7 @@ _Reader = Callable[[], Document]
 
 
 def _without_faults(readers: Iterable[tuple[int, _Reader]], skipped: Skipped | None) -> Iterator[tuple[int, Document]]:
-    for position, read in readers:
+    for place, read in readers:
         try:
             document = read()
         except UserError as error:
@@ -125,16 +131,16 @@ def _without_faults(readers: Iterable[tuple[int, _Reader]], skipped: Skipped | N
                 raise
             skipped(str(error))
         else:
-            yield position, document
+            yield place, document
 
 
 def _from_folder(folder: Path, name: str | os.PathLike, wanted: Callable[[str], bool]) -> Iterator[tuple[int, _Reader]]:
     sources = sorted(_sources(folder))
     if not sources:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
-    for position, source in enumerate(sources):
+    for place, source in enumerate(sources):
         if wanted(source):
-            yield position, partial(_read, folder / source, source)
+            yield place, partial(_read, folder / source, source)
 
 
 def _sources(folder: Path) -> Iterator[str]:
@@ -151,12 +157,11 @@ def _read(path: str | os.PathLike, source: str) -> Document:
     return Document(source, raw if format == PDF else decode_text(raw, str(path)), format)
 
 
-def _from_lines(path: str | os.PathLike) -> Iterator[tuple[int, _Reader]]:
+def _from_lines(path: str | os.PathLike, position: Position) -> Iterator[tuple[int, _Reader]]:
     sources: dict[str, int] = {}
-    with open_input(path, _EXPECTED) as file, reading_errors(path, _EXPECTED):
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield number, partial(_from_line, line, number, str(path), sources)
+    for number, line in enumerate(file_lines(path, _EXPECTED, position), 1):
+        if line.strip():
+            yield number, partial(_from_line, line, number, str(path), sources)
     if not sources:
         raise UserError(f"{path}: found no document, expected one JSON object a line.")
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from fabir_tf.pipelines.documents import search_words
 from fabir_tf.pipelines.documents.bm25 import BM25Settings, Postings, best, score
-from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.documents.documents import Document, digest_of_documents
 from fabir_tf.pipelines.documents.mapped_text import MappedText, Run
 from fabir_tf.pipelines.documents.paragraphs import Paragraph
 from fabir_tf.pipelines.documents.sqlite import sqlite3
@@ -247,14 +247,23 @@ class DocumentIndex:
                 self._refresh()
             yield Snapshot(self)
 
+    def digest(self) -> str:
+        """A hash that changes with the documents and their order."""
+        with self._lock, self._messages():
+            return digest_of_documents(
+                self._connection.execute("SELECT source, digest FROM documents ORDER BY position")
+            )
+
     def sources(self) -> list[str]:
         """The sources of all documents, in their order."""
-        return [source for _, source in self.positions()]
+        return [source for _, source, _ in self.listed()]
 
-    def positions(self) -> list[tuple[int, str]]:
-        """The position and the source of all documents, in their order."""
+    def listed(self) -> list[tuple[int, str, str]]:
+        """The position, the source and the digest of all documents, in their order."""
         with self._lock, self._messages():
-            return self._connection.execute("SELECT position, source FROM documents ORDER BY position").fetchall()
+            return self._connection.execute(
+                "SELECT position, source, digest FROM documents ORDER BY position"
+            ).fetchall()
 
     def _validate(self, create: bool) -> None:
         """Checks that the file is an index; makes the tables of a new one."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fabir_tf.pipelines.documents import search_words
 from fabir_tf.pipelines.documents.bm25 import BM25Settings, Postings, best, score
-from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.documents.documents import Document, digest_of_documents
 from fabir_tf.pipelines.documents.index import Changes, DocumentIndex, Found, Snapshot
 from fabir_tf.pipelines.documents.paragraphs import Paragraph
 from fabir_tf.pipelines.errors import UserError
@@ -175,8 +175,15 @@ class ShardedIndex:
 
     def sources(self) -> list[str]:
         """The sources of all documents, in their order."""
-        pairs = [pair for index in self._indexes for pair in index.positions()]
-        return [source for _, source in sorted(pairs, key=lambda pair: pair[0])]
+        return [source for _, source, _ in self._listed()]
+
+    def digest(self) -> str:
+        """A hash that changes with the documents and their order; that of one file with the same documents."""
+        return digest_of_documents((source, digest) for _, source, digest in self._listed())
+
+    def _listed(self) -> list[tuple[int, str, str]]:
+        rows = [row for index in self._indexes for row in index.listed()]
+        return sorted(rows, key=lambda row: row[0])
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator["_Joined"]:

@@ -43,6 +43,10 @@ def test_our_own_pages_are_found_as_in_one_file(tmp_path, pages, shards):
         paragraphs = [paragraph for page in pages for paragraph in page.paragraphs()]
         assert index.first(7) == paragraphs[:7]
         assert index.first(len(paragraphs) + 1) == paragraphs
+        digest = index.digest()
+    with DocumentIndex(tmp_path / "one", create=True) as one:
+        one.update(pages)
+        assert one.digest() == digest
     # Every shard has a part.
     for path in find_shards(tmp_path / "index").paths:
         with DocumentIndex(path) as part:
