@@ -242,7 +242,7 @@ def test_the_graph_says_the_same_and_tells_of_a_cut_question(reader, tmp_path):
 def test_it_goes_through_every_command(commands, tiny_run, tuned, tmp_path):
     """The folder of the word model is needed for a new training alone."""
     run, own = tmp_path / "run", write_bert(tmp_path / "own", "bert", head=False)
-    first = {path: array for path, array in read_hugging_face(own).arrays.items()}
+    first = read_hugging_face(own).arrays
     flags = ("--model=bidaf-cheung", "--word_vectors=bert", f"--word_model={own}", f"--max_sequence={POSITIONS}")
     data = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--cache_dir=")
     prepared = commands("prepare", f"--output={tmp_path / 'prepared'}", *data, *flags)
@@ -255,7 +255,8 @@ def test_it_goes_through_every_command(commands, tiny_run, tuned, tmp_path):
         path.unlink()
     result = commands("train", *training, "--epochs=2", "--resume")
     assert result.status == 0, result
-    found = weights_of(fabir_tf.Reader.load(run).model)
+    # Not of the best epoch, which may be the one before any training.
+    found = np.load(run / "checkpoints" / "last.npz")
     assert all(np.array_equal(found[f"model/bert/{path}"], array) for path, array in first.items()) != tuned
     scores = commands("evaluate", f"--run_dir={run}", f"--dataset={tiny_run.dev}", "--cache_dir=")
     assert scores.status == 0 and json.loads(scores.stdout)["total"] > 0, scores

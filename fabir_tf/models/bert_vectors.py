@@ -39,6 +39,11 @@ class BertSizes(WordModelSizes):
     first: int = 101
     last: int = 102
 
+    @property
+    def dim(self) -> int:
+        """d_model."""
+        return self.d_model
+
     def layer(self, tuned: bool) -> keras.layers.Layer:
         """The whole encoder.
 

@@ -118,13 +118,18 @@ class BidafCheungConfig(WordReaderConfig):
         elif self.word_vectors == "bert":
             set_bert_weights(model, read_bert(self.word_model)[1])
 
+    def word_sizes(self) -> BilmSizes | BertSizes | None:
+        """The sizes of the word model; None where there is a table."""
+        if self.word_vectors == "table":
+            return None
+        return (BilmSizes if self.word_vectors == "elmo" else BertSizes).from_json(self.word_model_sizes)
+
     def given_vectors(self) -> TextVectors:
         """The inputs of a model with this configuration, and the vectors of their words."""
-        if self.word_vectors == "table":
+        sizes = self.word_sizes()
+        if sizes is None:
             return table_vectors(self)
-        if self.word_vectors == "elmo":
-            return elmo_vectors(BilmSizes.from_json(self.word_model_sizes))
-        return bert_vectors(BertSizes.from_json(self.word_model_sizes), self.tune_word_model)
+        return elmo_vectors(sizes) if isinstance(sizes, BilmSizes) else bert_vectors(sizes, self.tune_word_model)
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """With the published score of "no answer" if `null_pairs` is true."""

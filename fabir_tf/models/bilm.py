@@ -52,6 +52,11 @@ class BilmSizes(WordModelSizes):
         # JSON has lists.
         object.__setattr__(self, "filters", tuple(map(tuple, self.filters)))
 
+    @property
+    def dim(self) -> int:
+        """Those of both directions."""
+        return 2 * self.projection
+
     def character_layer(self) -> keras.layers.Layer:
         """The layer that makes words of characters."""
         return layers.CharacterCnn(

@@ -14,6 +14,11 @@ Sizes = TypeVar("Sizes", bound="WordModelSizes")
 class WordModelSizes:
     """What decides the shape of a word model."""
 
+    @property
+    def dim(self) -> int:
+        """The features of a word's vector."""
+        raise NotImplementedError
+
     def to_json(self) -> str:
         """The sizes as one line of JSON; `from_json` is the inverse."""
         return json.dumps(dataclasses.asdict(self))
