@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import bilm_folders
@@ -14,7 +15,7 @@ from wordpiece_folders import write_bert
 
 from fabir_tf.configuration import as_flag
 from fabir_tf.experiments import cheung, compare, porwal
-from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES
+from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES, PublishedRun
 
 ROOT = Path(__file__).parents[1]
 
@@ -239,24 +240,37 @@ def test_cheungs_table_is_trained_and_resumed(commands, tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_whose_folders_are_given_are_trained_and_answer_together(commands, tiny_run, tmp_path):
+def test_rows_whose_folders_are_given_are_trained(commands, tiny_run, tmp_path):
     """Each reader gets the settings that it has."""
-    out, large = tmp_path / "out", write_bert(tmp_path / "large", head=False)
+    out, base = tmp_path / "out", write_bert(tmp_path / "base", head=False)
     elmo = bilm_folders.write_folder(tmp_path / "elmo")
     data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]
     small = ["--units=4", "--word_dim=8", "--vectors=none", "--epochs=0", "--max_sequence=80"]
-    folders = [f"--elmo={elmo}", f"--bert_large={large}"]
+    folders = [f"--elmo={elmo}", f"--bert_base={base}"]
     done = commands("reproduce", "--paper=cheung", "--table=4", *small, *data, *folders)
     assert done.status == 0, done
     rows = (out / "table_4.md").read_text().splitlines()[2:14]
-    assert [number for number, row in enumerate(rows, 1) if "| no: needs " in row] == [3, 4]
-    assert "| bidaf-cheung_elmo, elmo with 12 dimensions, on " in rows[1]
-    assert "| bert-large_gating, large with 6 dimensions, on " in rows[10]
-    assert ", equal weights, seeds 1 | " in rows[11]
-    config = json.loads((out / "cheung" / "bert-large_gating" / "seed_1" / "config.json").read_text())
-    assert (config["model"]["head"], config["training"]["batch_size"]) == ("gated", 32)
-    again = commands("reproduce", "--paper=cheung", "--table=4", *small, *data, *folders)
-    assert again.status == 0 and (out / "table_4.md").read_text().splitlines()[2:14] == rows
+    assert [number for number, row in enumerate(rows, 1) if "| no: needs --bert_large" in row] == list(range(5, 13))
+    for row, trained in ((1, "elmo_elmo with 12"), (2, "bert_base with 6"), (3, "1-ffn_base with 6")):
+        configuration, of = trained.split("_", 1)
+        assert f"{configuration}, {of} dimensions, on train.json, seed 1 of 1 | " in rows[row]
+    config = json.loads((out / "cheung" / "bert-base_1-ffn" / "seed_1" / "config.json").read_text())
+    assert (config["model"]["head"], config["training"]["learning_rate"]) == ("dense", 3e-5)
+    config = json.loads((out / "cheung" / "bidaf-cheung_bert" / "seed_1" / "config.json").read_text())
+    assert config["model"]["tune_word_model"] and config["model"]["max_sequence"] == 80
+
+
+@pytest.mark.slow
+def test_the_runs_of_two_rows_answer_together(tiny_run, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(tiny_run.path, tmp_path / name / "seed_3")
+    row = PublishedRun("both", "1 and 2", {}, members=("one", "two"))
+    plan = compare.Plan((), (3,), ("--cache_dir=",), tiny_run.dev, tmp_path)
+    report = cheung.train_ensemble(row, plan)
+    assert (report["configuration"], report["seed"], report["total"]) == ("both", "3", 4)
+    # What is there is not made again.
+    shutil.rmtree(tmp_path / "one")
+    assert cheung.train_ensemble(row, plan) == report
 
 
 @pytest.mark.slow

@@ -79,9 +79,10 @@ def read_bert(folder: str | os.PathLike) -> tuple[BertSizes, HuggingFaceModel]:
     """
     found = read_hugging_face(folder)
     vocabulary, _ = read_wordpieces(folder)
-    found = found.with_pieces(len(vocabulary))
-    of_vocabulary = {"pieces": len(vocabulary), "first": vocabulary.ids[CLS], "last": vocabulary.ids[SEP]}
-    return BertSizes(**found.settings | of_vocabulary), found
+    sizes = dataclasses.replace(
+        BertSizes(**found.settings), pieces=len(vocabulary), first=vocabulary.ids[CLS], last=vocabulary.ids[SEP]
+    )
+    return sizes, found.with_pieces(len(vocabulary))
 
 
 def set_bert_weights(model: keras.Model, found: HuggingFaceModel) -> None:

@@ -159,7 +159,8 @@ CHEUNG_AS_PUBLISHED = Published(
     "GloVe 6B with 300 dimensions",
     (
         "12 epochs and no dropout, because the report says nothing about either",
-        "longer passages and questions than its 300 and 30 tokens are not trained on, and are read whole when scored",
+        "longer passages and questions than its 300 and 30 tokens (BERT: 320 and 40) are not trained on, and are read "
+        "whole when scored",
         "words without a vector share one that is trained, there none is",
         "a new run always answers; --no_answer_threshold=0.5 decides as the report does, by the likeliest pair",
     ),
