@@ -184,7 +184,7 @@ def _unused_flags(values: flags.FlagValues, rows: Sequence[PublishedRun]) -> dic
     given = {name for spec in MODELS.values() for name in spec.config.given_flags(values)}
     own = given & {name for row in rows for name in row.settings}
     if own:
-        raise UserError(f"--{min(own)}: rows of the table have their own, expected it on no command line")
+        raise UserError(f"--{min(own)}: rows of the table have their own, expected none here")
     unused: dict[str, frozenset[str]] = {}
     for row in rows:
         if not row.members:

@@ -114,9 +114,9 @@ def results_table(
                 best = max(of_name, key=lambda run: run["f1"])
                 seeds = ",".join(str(run["seed"]) for run in of_name)
                 seed = f"seed {best['seed']} of {seeds}" if not row.members else f"seeds {seeds}"
-                about = f"{name}, {trained[name]}, {seed}"
+                here = f"{name}, {trained[name]}, {seed}"
                 scores = (_number(best[score]) for score in ("f1", "exact_match"))
-                lines.append(markdown_row((number, row.row, about, *scores, *published)))
+                lines.append(markdown_row((number, row.row, here, *scores, *published)))
     numbered = [f"{number}. `{commands[row.name]}`" for number, row in enumerate(rows, 1)]
     return "\n".join([*lines, "", NOTE, "", *numbered])
 
