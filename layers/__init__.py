@@ -5,6 +5,7 @@ from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAtten
 from fabir_tf.layers.attention.decoupled_attention import DecoupledAttention
 from fabir_tf.layers.attention.registry import ATTENTIONS
 from fabir_tf.layers.blocks.bert_layer import BertLayer
+from fabir_tf.layers.blocks.bert_text_encoder import BertTextEncoder
 from fabir_tf.layers.blocks.bidirectional_language_model import BidirectionalLanguageModel
 from fabir_tf.layers.blocks.convolutional_highway import ConvolutionalHighway
 from fabir_tf.layers.blocks.decoupled_encoder import DecoupledEncoder
@@ -54,6 +55,7 @@ __all__ = [
     "AttentionFlow",
     "BertEmbeddings",
     "BertLayer",
+    "BertTextEncoder",
     "BidirectionalLanguageModel",
     "CharacterCnn",
     "CharacterEmbedding",

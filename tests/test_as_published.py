@@ -214,6 +214,8 @@ BOLOGNA = {
 CHEUNG = {
     "word_vectors": "table",
     "word_model": "",
+    "tune_word_model": False,
+    "max_sequence": 512,
     "word_dim": 300,
     "max_word_characters": 20,
     "units": 150,

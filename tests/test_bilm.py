@@ -120,7 +120,7 @@ def test_sizes_come_back_from_json(tmp_path):
     assert sizes.filters == ((1, 3), (2, 5), (3, 7))
     assert BilmSizes.from_json(sizes.to_json()) == sizes
     for damaged in ("{", "3", "{}", '{"filters": 3}', '{"filters": [[1, 2]], "more": 1}'):
-        with pytest.raises(UserError, match=r"word_model_sizes: found .* expected the sizes of a biLM as JSON"):
+        with pytest.raises(UserError, match=r"word_model_sizes: found .* expected the sizes of a word model as JSON"):
             BilmSizes.from_json(damaged)
 
 

@@ -1,19 +1,21 @@
 """fabir-reproduce: the papers' rows are the files in configs/, and a figure is drawn from its readers."""
 
 import csv
-import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 
+import bilm_folders
 import pytest
 from test_ablations import settings_of
 from test_bad_input import assert_error
 from tiny import DEV_ARTICLES, SMALL_DATA, squad_json
+from wordpiece_folders import write_bert
 
 from fabir_tf.configuration import as_flag
 from fabir_tf.experiments import cheung, compare, porwal
-from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES
+from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES, PublishedRun
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,7 +37,7 @@ ROWS = [
     TABLES["fabir"]["2"][1],
     *TABLES["porwal"]["6.1"],
     *TABLES["bologna"]["1"],
-    *(row for row in CHEUNG if not row.needs),
+    *(row for row in CHEUNG if row.settings and row.as_published),
 ]
 
 
@@ -51,6 +53,22 @@ def test_each_row_with_our_defaults_is_the_flag_file_of_its_name(run):
     assert published[1] == "--as_published=true"
     assert published[2:] == [as_flag(name, value) for name, value in run.settings.items()]
     assert "as_published" not in run.as_flags(improved=True)
+
+
+@pytest.mark.parametrize("run", [row for row in CHEUNG if not row.as_published], ids=lambda run: run.name)
+def test_each_row_of_bert_has_a_flag_file(run):
+    """Small and large share one; the defaults are those of the paper."""
+    found = [
+        path
+        for path in (ROOT / "configs").glob("bert-span*.flags")
+        if f"--head={run.settings['head']}\n" in path.read_text()
+    ]
+    assert len(found) == 1
+    name, _, model, training = settings_of(found[0])
+    assert {"model": name} | model | training == run.settings
+    assert f"F1 {run.f1}, EM {run.exact_match}" in found[0].read_text()
+    assert run.flags() == run.flags(improved=True) == [as_flag(name, value) for name, value in run.settings.items()]
+    assert run.flags(folder="here")[-1] == "--encoder=here"
 
 
 def test_the_published_figures_are_read_from_a_row():
@@ -153,29 +171,41 @@ def test_cheungs_table_has_all_rows_and_the_best_seed():
         {"configuration": "bidaf-cheung", "seed": seed, "f1": f1, "exact_match": exact_match}
         for seed, f1, exact_match in ((1, 9.5, 8.0), (2, 51.25, 47.5), (3, 50.0, 48.0))
     ]
-    table = cheung.results_table(CHEUNG, runs, {"bidaf-cheung": "--vectors=bundled with 100 dimensions"})
-    lines = table.splitlines()
+    runs.append({"configuration": "bert-large_ensemble", "seed": "1,2,3", "f1": 60.0, "exact_match": 58.0})
+    trained = {"bidaf-cheung": "--vectors=bundled with 100 dimensions", "bert-large_ensemble": "both"}
+    plan = compare.Plan(
+        (), (1, 2, 3), ("--units=4", "--epochs=1"), "dev", Path("out"), 0.5, {CHEUNG[3].name: {"units"}}
+    )
+    commands = {row.name: cheung.command(row, plan, "a folder") for row in CHEUNG}
+    lines = cheung.results_table(CHEUNG, runs, trained, commands).splitlines()
     assert lines[2] == (
         "| 1 | BiDAF + GloVe | bidaf-cheung, --vectors=bundled with 100 dimensions, seed 2 of 1,2,3 | 51.250 | 47.500 "
         "| 54.622 | 50.678 |  |"
     )
     weights = {"*": "by EM", "#": "equal", "&": "by F1"}
-    assert lines[-1] == cheung.NOTE and len(lines) == 2 + 12 + 2
-    for number, (line, expected) in enumerate(zip(lines[2:-2], TABLE_4.strip().splitlines(), strict=True), 1):
+    table, numbered = lines[2:14], lines[17:]
+    assert lines[14:17] == ["", cheung.NOTE, ""] and len(numbered) == 12
+    for number, (line, expected) in enumerate(zip(table, TABLE_4.strip().splitlines(), strict=True), 1):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         row, *scores = re.fullmatch(r"(.+?)((?: (?:[\d.]{6}|-)[*#&]?)+)", expected).groups()
         scores = scores[0].split()
         ensemble = f"{scores[2][:-1]}, {scores[3][:-1]}, {weights[scores[2][-1]]}" if len(scores) == 4 else ""
         assert cells[:2] == [str(number), row]
         assert cells[5:] == [*(score.strip("-") for score in scores[:2]), ensemble]
-        assert number == 1 or (cells[2].startswith("no: needs ") and cells[3:5] == ["", ""])
-
-
-def test_a_row_of_cheung_becomes_one_that_is_trained_by_its_settings_alone():
-    elmo = dataclasses.replace(CHEUNG[1], settings={"model": "bidaf-cheung"}, needs="")
-    run = {"configuration": elmo.name, "seed": 4, "f1": 60.0, "exact_match": 58.0}
-    line = cheung.results_table([elmo], [run], {elmo.name: "ELMo"}).splitlines()[2]
-    assert line == "| 1 | BiDAF + ELMo | bidaf-cheung_elmo, ELMo, seed 4 of 4 | 60.000 | 58.000 | 62.388 | 59.244 |  |"
+        if 1 < number < 12:
+            needed = "--elmo" if number == 2 else "--bert_base" if number < 5 else "--bert_large"
+            assert cells[2].startswith(f"no: needs {needed}, the folder of ") and cells[3:5] == ["", ""]
+    assert table[11].startswith(
+        "| 12 | Ensemble of 10 and 11 (6 models) | bert-large_ensemble, both, seeds 1,2,3 | 60.000 "
+    )
+    elmo = "--as_published=true --model=bidaf-cheung --word_vectors=elmo '--word_model=a folder' --units=4 --epochs=1"
+    assert numbered[1] == f"2. `fabir-train {elmo} --seed=1 --run_dir=out/bidaf-cheung_elmo/seed_1`"
+    base = (
+        "--model=bert-span --head=dense '--encoder=a folder' --epochs=1 --seed=1 --run_dir=out/bert-base_1-ffn/seed_1"
+    )
+    assert numbered[3] == f"4. `fabir-train {base}`"
+    members = ",".join(f"out/bert-large_{name}/seed_{seed}" for name in ("5-residual", "gating") for seed in (1, 2, 3))
+    assert numbered[11] == f"12. `fabir-pack --ensemble={members} --output=out/bert-large_ensemble/seeds_1,2,3`"
 
 
 @pytest.mark.slow
@@ -196,7 +226,7 @@ def test_cheungs_table_is_trained_and_resumed(commands, tmp_path):
     run = out / "cheung" / "bidaf-cheung" / "seed_1"
     report = json.loads((run / "report.json").read_text())
     scores = f"{report['f1']:.3f} | {report['exact_match']:.3f} | 54.622 | 50.678 |  |"
-    trained = f"bidaf-cheung, --vectors=none with 8 dimensions, seed 1 of 1 | {scores}"
+    trained = f"bidaf-cheung, --vectors=none with 8 dimensions, on data.json, seed 1 of 1 | {scores}"
     assert rows[2] == f"| 1 | BiDAF + GloVe | {trained}"
     assert rows[3].startswith("| 1 | BiDAF + GloVe | bidaf-cheung_improved, ") and rows[4].startswith("| 2 | BiDAF + E")
     config = json.loads((run / "config.json").read_text())
@@ -207,6 +237,40 @@ def test_cheungs_table_is_trained_and_resumed(commands, tmp_path):
     assert sorted(path.name for path in (out / "cheung").glob("bidaf-*")) == ["bidaf-cheung", "bidaf-cheung_improved"]
     again = commands("reproduce", "--paper=cheung", "--table=4", *small, *data)
     assert again.status == 0 and again.stdout.splitlines()[-len(rows) :] == rows and "step" not in again.stdout, again
+
+
+@pytest.mark.slow
+def test_rows_whose_folders_are_given_are_trained(commands, tiny_run, tmp_path):
+    """Each reader gets the settings that it has."""
+    out, base = tmp_path / "out", write_bert(tmp_path / "base", head=False)
+    elmo = bilm_folders.write_folder(tmp_path / "elmo")
+    data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]
+    small = ["--units=4", "--word_dim=8", "--vectors=none", "--epochs=0", "--max_sequence=80"]
+    folders = [f"--elmo={elmo}", f"--bert_base={base}"]
+    done = commands("reproduce", "--paper=cheung", "--table=4", *small, *data, *folders)
+    assert done.status == 0, done
+    rows = (out / "table_4.md").read_text().splitlines()[2:14]
+    assert [number for number, row in enumerate(rows, 1) if "| no: needs --bert_large" in row] == list(range(5, 13))
+    for row, trained in ((1, "elmo_elmo with 12"), (2, "bert_base with 6"), (3, "1-ffn_base with 6")):
+        configuration, of = trained.split("_", 1)
+        assert f"{configuration}, {of} dimensions, on train.json, seed 1 of 1 | " in rows[row]
+    config = json.loads((out / "cheung" / "bert-base_1-ffn" / "seed_1" / "config.json").read_text())
+    assert (config["model"]["head"], config["training"]["learning_rate"]) == ("dense", 3e-5)
+    config = json.loads((out / "cheung" / "bidaf-cheung_bert" / "seed_1" / "config.json").read_text())
+    assert config["model"]["tune_word_model"] and config["model"]["max_sequence"] == 80
+
+
+@pytest.mark.slow
+def test_the_runs_of_two_rows_answer_together(tiny_run, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(tiny_run.path, tmp_path / name / "seed_3")
+    row = PublishedRun("both", "1 and 2", {}, members=("one", "two"))
+    plan = compare.Plan((), (3,), ("--cache_dir=",), tiny_run.dev, tmp_path)
+    report = cheung.train_ensemble(row, plan)
+    assert (report["configuration"], report["seed"], report["total"]) == ("both", "3", 4)
+    # What is there is not made again.
+    shutil.rmtree(tmp_path / "one")
+    assert cheung.train_ensemble(row, plan) == report
 
 
 @pytest.mark.slow
@@ -238,6 +302,13 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
         commands, "reproduce", [out, "--paper=cheung", "--table=4"], ["--dataset is missing", "SQuAD 2.0", "squad/v2.0"]
     )
     assert_error(commands, "reproduce", [out, "--paper=bologna", "--figure=5"], ["--figure=5", "4, 6, 8, 10, 12"])
+    cheungs = [out, "--paper=cheung", "--table=4", "--dataset=sample"]
+    assert_error(commands, "reproduce", [*cheungs, "--elmo=nowhere"], ["nowhere: found no such folder", "options.json"])
+    assert_error(commands, "reproduce", [*cheungs, "--bert_base=nowhere"], ["nowhere: found no such folder"])
+    assert_error(commands, "reproduce", [*cheungs, "--encoder=x"], ["--encoder", "--elmo, --bert_base, --bert_large"])
+    assert_error(commands, "reproduce", [*cheungs, "--head=dense"], ["--head", "rows of the table have their own"])
+    assert_error(commands, "reproduce", [*cheungs, "--num_heads=2"], ["--num_heads", "no reader of the table"])
+    assert_error(commands, "reproduce", [out, "--table=2", "--elmo=x"], ["--elmo is for --paper=cheung"])
     assert_error(commands, "reproduce", [out, "--table=2", "--as_published"], ["--as_published", "--improved"])
     assert_error(commands, "reproduce", ["--table=2"], ["--output is missing"])
     assert_error(

@@ -4,13 +4,14 @@
     fabir-reproduce --figure=5 --output=reproduced --dataset=sample --epochs=2
     fabir-reproduce --paper=porwal --table=6.1 --output=porwal --vectors=glove.6B.100d.txt,wiki.en.vec
     fabir-reproduce --paper=cheung --table=4 --output=cheung --vectors=glove.6B.300d.txt --seeds=1,2,3 \\
-        --dataset=squad/v2.0
+        --dataset=squad/v2.0 --bert_base=bert-base-uncased
 
 Of the papers, "fabir" has tables 1 and 2 and figures 3 to 6, and of the thesis table 6 and figures 11 and 12, which
 need no training; "porwal" has tables 6.1 and 6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12;
-"cheung" has table 4, which says what the rows need that cannot be trained yet. Every other row is trained as its paper
-has it (--as_published); with --improved each is trained with our defaults, too. Settings of fabir-train on this command
-line hold for every run. Type the same command to resume; tables and figures of a paper share their runs.
+"cheung" has table 4, whose rows with ELMo and BERT need the folders of --elmo, --bert_base and --bert_large: a row
+without its folder is listed, and not trained. Every row is trained as its paper has it (--as_published); with
+--improved each is trained with our defaults, too. Settings of fabir-train on this command line hold for every run whose
+reader has them. Type the same command to resume; tables and figures of a paper share their runs.
 """
 
 if __name__ == "__main__":
@@ -19,7 +20,9 @@ if __name__ == "__main__":
     # Ends the process, before anything else is imported.
     entry.run("reproduce")
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,9 @@ from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
 from fabir_tf.experiments import cheung, porwal
 from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, read_reports, run_command
-from fabir_tf.experiments.published import FIGURES, GROUPINGS, IMPROVED, LOSS_CURVES, TABLES, PublishedRun
+from fabir_tf.experiments.published import FIGURES, FOLDERS, GROUPINGS, IMPROVED, LOSS_CURVES, TABLES, PublishedRun
+from fabir_tf.models import MODELS
+from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import AUTO, load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
@@ -56,6 +61,8 @@ def define_flags() -> None:
     flags.DEFINE_bool("improved", False, "Train each row with our defaults, too.")
     flags.DEFINE_list("seeds", ["1"], "Seeds, comma-separated; each row is trained once with each seed.")
     flags.DEFINE_string("output", None, "Folder for the runs, the table and the figure.")
+    for name, what in FOLDERS.items():
+        flags.DEFINE_string(name, None, f"Folder of {what}, which rows of --paper=cheung begin with.")
     cli.define_setting_flags()
 
 
@@ -69,10 +76,16 @@ def main(values: flags.FlagValues) -> None:
     table = values.table or _TABLE_OF_FIGURES[values.paper]
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
-    configs = [_write_config(runs, row, improved) for improved in _ways(values) for row in _rows(values, table)]
+    unused = _unused_flags(values, TABLES[values.paper][table])
+    configs = [
+        _write_config(runs, row, improved, _folder(values, row))
+        for improved in _ways(values)
+        for row in _rows(values, table)
+        if row.as_published or not improved
+    ]
     threshold = cheung.NO_ANSWER_THRESHOLD if values.paper == "cheung" else None
     scored = (_scored_data(values), runs, threshold)
-    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), *scored)
+    plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), *scored, unused)
     if table == "6.2":
         parts = [f"## {config.stem}\n\n{porwal.answers_table(_answers(plan, config))}" for config in configs]
         _write_table(folder / "table_6.2.md", "\n\n".join(parts))
@@ -83,8 +96,7 @@ def main(values: flags.FlagValues) -> None:
         parts = [f"## {name}\n\n{porwal.epochs_table(read_history(run))}" for name, run in trained.items()]
         _write_table(folder / "table_6.1.md", "\n\n".join(parts))
     elif values.paper == "cheung":
-        vectors = {name: cheung.vectors_of(run) for name, run in trained.items()}
-        _write_table(folder / "table_4.md", cheung.results_table(TABLES["cheung"]["4"], read_reports(plan), vectors))
+        _write_table(folder / "table_4.md", _cheungs_table(values, plan, trained))
     elif values.paper == "fabir" or values.table:
         write_text(folder / f"table_{table}.md", as_markdown(rows) + "\n")
     if values.figure and values.paper == "bologna":
@@ -109,6 +121,15 @@ def _validate_flags(values: flags.FlagValues) -> None:
         return
     if values.paper == "cheung" and not values.dataset:
         raise UserError("--dataset is missing: the table is of SQuAD 2.0, expected squad/v2.0, its file, or sample")
+    for name in FOLDERS:
+        if values[name].value and values.paper != "cheung":
+            raise UserError(f"--{name} is for --paper=cheung, found --paper={values.paper}")
+    if values.paper == "cheung":
+        for name in ("encoder", "word_model"):
+            if values[name].present:
+                flag_names = ", ".join(f"--{flag}" for flag in FOLDERS)
+                raise UserError(f"--{name}: rows begin with different folders, expected them in {flag_names}")
+        _validate_folders(values)
     if names_file(_scored_data(values)) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
 
@@ -130,16 +151,70 @@ def _rows(values: flags.FlagValues, table: str) -> tuple[PublishedRun, ...]:
     """The rows to train."""
     if values.figure and values.paper == "bologna":
         return (LOSS_CURVES[values.figure][0],)
-    return tuple(row for row in TABLES[values.paper][table] if not row.needs)
+    rows = TABLES[values.paper][table]
+    return tuple(row for row in rows if not row.members and (not row.folder or _folder(values, row)))
+
+
+def _config_class(row: PublishedRun) -> type[ReaderConfig]:
+    return MODELS[row.settings.get("model", cli.DEFAULT_MODEL)].config
+
+
+def _validate_folders(values: flags.FlagValues) -> None:
+    """Reports a folder that does not fit before hours of training."""
+    # The rows of one reader begin with the same.
+    rows = {(row.folder, row.settings["model"]): row for row in TABLES["cheung"]["4"] if row.folder and not row.members}
+    for row in rows.values():
+        if folder := _folder(values, row):
+            cls = _config_class(row)
+            settings = {name: value for name, value in row.settings.items() if name != "model"}
+            cls(**settings | {row.folder_setting: folder} | cls.given_flags(values)).completed()
+
+
+def _folder(values: flags.FlagValues, row: PublishedRun) -> str:
+    """The folder of what a row begins with; empty if it needs none, or if none is given."""
+    return (values[row.folder].value or "") if row.folder else ""
+
+
+def _unused_flags(values: flags.FlagValues, rows: Sequence[PublishedRun]) -> dict[str, frozenset[str]]:
+    """The given settings of models that the reader of a row does not have, by the names of the row's configurations.
+
+    Raises:
+        UserError: no row has a setting, or rows have their own.
+    """
+    given = {name for spec in MODELS.values() for name in spec.config.given_flags(values)}
+    own = given & {name for row in rows for name in row.settings}
+    if own:
+        raise UserError(f"--{min(own)}: rows of the table have their own, expected none here")
+    unused: dict[str, frozenset[str]] = {}
+    for row in rows:
+        if not row.members:
+            fields = dataclasses.fields(_config_class(row))
+            known = {field.name for field in fields if not field.metadata["derived"]}
+            unused[row.name] = unused[row.name + IMPROVED] = frozenset(given - known)
+    everywhere = frozenset.intersection(*unused.values())
+    if everywhere:
+        raise UserError(f"--{min(everywhere)}: no reader of the table has such a setting")
+    return unused
+
+
+def _cheungs_table(values: flags.FlagValues, plan: Plan, trained: dict[str, RunDirectory]) -> str:
+    rows, reports = TABLES["cheung"]["4"], read_reports(plan)
+    about = {name: cheung.about(run) for name, run in trained.items()}
+    for row in rows:
+        if row.members and set(row.members) <= about.keys():
+            reports.append(cheung.train_ensemble(row, plan))
+            about[row.name] = f"{' and '.join(row.members)}, {about[row.members[0]]}, equal weights"
+    commands = {row.name: cheung.command(row, plan, _folder(values, row) or "FOLDER") for row in rows}
+    return cheung.results_table(rows, reports, about, commands)
 
 
 def _ways(values: flags.FlagValues) -> tuple[bool, ...]:
     return (False, True) if values.improved else (False,)
 
 
-def _write_config(runs: Path, row: PublishedRun, improved: bool) -> Path:
+def _write_config(runs: Path, row: PublishedRun, improved: bool, folder: str) -> Path:
     path = runs / "configs" / f"{row.name}{IMPROVED if improved else ''}.flags"
-    write_text(path, row.as_flags(improved))
+    write_text(path, row.as_flags(improved, folder))
     return path
 
 

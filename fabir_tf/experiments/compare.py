@@ -7,7 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
@@ -53,6 +53,7 @@ class Plan:
         folder: for all files of the comparison.
         no_answer_threshold: where readers with a null head abstain in their reports; None for readers that always
             answer.
+        unused: names of flags that a configuration's model does not have, by the name of the configuration.
     """
 
     configs: tuple[Path, ...]
@@ -61,6 +62,16 @@ class Plan:
     dataset: str
     folder: Path
     no_answer_threshold: float | None = None
+    unused: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+
+    def flags_of(self, config: str) -> list[str]:
+        """The further flags of a configuration's runs.
+
+        Args:
+            config: its name.
+        """
+        unused = self.unused.get(config, frozenset())
+        return [flag for flag in self.flags if _name_of(flag) not in unused]
 
 
 def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
@@ -116,13 +127,10 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         raise UserError(f"{config}: found other flags than in {settings}: name another --output")
     if not report.exists():
         write_text(settings, text)
-        flags = [f"--flagfile={config}", *plan.flags, f"--seed={seed}", f"--run_dir={run.path}"]
+        flags = [f"--flagfile={config}", *plan.flags_of(config.stem), f"--seed={seed}", f"--run_dir={run.path}"]
         flags += ["--resume"] if run.is_started else []
         run_command("train", flags, config)
-        flags = [f"--run_dir={run.path}", f"--dataset={plan.dataset}", f"--report_file={report}"]
-        if plan.no_answer_threshold is not None and run.read_model_config().null_head:
-            flags.append(f"--no_answer_threshold={plan.no_answer_threshold}")
-        run_command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
+        evaluate(plan, run.path, run.read_model_config().null_head, config)
     scores, history = read_json(report), read_history(run)
     exact_match, f1 = _exact_match_and_f1(scores, run.read_model_config().null_head)
     seconds = sum(float(row["seconds"]) for row in history)
@@ -137,6 +145,21 @@ def _run(plan: Plan, config: Path, seed: int) -> dict:
         "exact_match": exact_match,
         "f1": f1,
     }
+
+
+def evaluate(plan: Plan, reader: Path, null_head: bool, config: Path) -> None:
+    """Writes `REPORT` into the folder of a reader.
+
+    Args:
+        plan: what is compared.
+        reader: the folder of a run or of an ensemble.
+        null_head: whether it can abstain.
+        config: what it is, for a message.
+    """
+    flags = [f"--run_dir={reader}", f"--dataset={plan.dataset}", f"--report_file={reader / REPORT}"]
+    if plan.no_answer_threshold is not None and null_head:
+        flags.append(f"--no_answer_threshold={plan.no_answer_threshold}")
+    run_command("evaluate", [*flags, *_reading_flags(plan.flags)], config)
 
 
 def _exact_match_and_f1(scores: dict, null_head: bool) -> tuple[float, float]:
@@ -174,7 +197,11 @@ def run_command(name: str, flags: Sequence[str], config: Path) -> None:
 
 
 def _reading_flags(flags: Sequence[str]) -> list[str]:
-    return [flag for flag in flags if flag.removeprefix("--").split("=")[0] in DATA_FLAGS]
+    return [flag for flag in flags if _name_of(flag) in DATA_FLAGS]
+
+
+def _name_of(flag: str) -> str:
+    return flag.removeprefix("--").partition("=")[0]
 
 
 def read_history(run: RunDirectory) -> list[dict]:

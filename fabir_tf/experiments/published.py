@@ -10,6 +10,13 @@ from fabir_tf.configuration import as_flag
 IMPROVED = "_improved"
 """The end of the name of a row that is trained with our defaults."""
 
+FOLDERS = {
+    "elmo": "the biLM of ELMo (options.json, weights.hdf5)",
+    "bert_base": "BERT-Base Uncased in Hugging Face's layout",
+    "bert_large": "BERT-Large Uncased in Hugging Face's layout",
+}
+"""What rows of Cheung's table begin with and the package does not have, by the flag that names its folder."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PublishedRun:
@@ -24,7 +31,9 @@ class PublishedRun:
         improved: further settings with our defaults, which are the paper's otherwise.
         minutes: how long training took.
         training, inference: questions per second.
-        needs: what this package lacks to train the row, whose settings are then empty.
+        folder: the key in `FOLDERS` of what the row begins with; empty for none.
+        as_published: whether `--as_published` makes the row; the defaults of BERT are those of its paper.
+        members: the names of the rows whose runs answer together; nothing more is trained.
         ensemble: of Cheung's three runs, F1, EM, and how the probabilities of the runs are weighted.
     """
 
@@ -37,17 +46,32 @@ class PublishedRun:
     minutes: int | None = None
     training: int | None = None
     inference: int | None = None
-    needs: str = ""
+    folder: str = ""
+    as_published: bool = True
+    members: tuple[str, ...] = ()
     ensemble: tuple[float, float, str] | None = None
 
-    def as_flags(self, improved: bool = False) -> str:
+    def as_flags(self, improved: bool = False, folder: str = "") -> str:
         """A flag file of `fabir-train`, with the published figures in a comment.
 
         Args:
             improved: whether our defaults replace the paper's settings.
+            folder: that of what the row begins with.
         """
-        settings = {**self.settings, **self.improved} if improved else {"as_published": True, **self.settings}
-        return "\n".join([f"# {self.about}", *(as_flag(name, value) for name, value in settings.items())]) + "\n"
+        return "\n".join([f"# {self.about}", *self.flags(improved, folder)]) + "\n"
+
+    def flags(self, improved: bool = False, folder: str = "") -> list[str]:
+        """The flags of `fabir-train`; the arguments are those of `as_flags`."""
+        settings = {"as_published": True} if self.as_published and not improved else {}
+        settings |= {**self.settings, **(self.improved if improved else {})}
+        if folder:
+            settings[self.folder_setting] = folder
+        return [as_flag(name, value) for name, value in settings.items()]
+
+    @property
+    def folder_setting(self) -> str:
+        """The setting that names the folder of what the row begins with."""
+        return "encoder" if self.settings["model"] == "bert-span" else "word_model"
 
     @property
     def about(self) -> str:
@@ -119,9 +143,31 @@ _BOLOGNA = tuple(
 )
 
 
-def _bert(name: str, row: str, f1: float, exact_match: float, ensemble: tuple[float, float, str]) -> PublishedRun:
-    needs = f"a large BERT with a span head of {row}"
-    return PublishedRun(name, f"BERT-Large Uncased + {row}", {}, f1, exact_match, needs=needs, ensemble=ensemble)
+def _bert(
+    name: str,
+    head: str,
+    row: str,
+    f1: float,
+    exact_match: float,
+    ensemble: tuple[float, float, str] | None = None,
+    size: str = "large",
+) -> PublishedRun:
+    return PublishedRun(
+        f"bert-{size}_{name}",
+        f"BERT-{size.capitalize()} Uncased + {row}",
+        {"model": "bert-span", "head": head},
+        f1,
+        exact_match,
+        folder=f"bert_{size}",
+        as_published=False,
+        ensemble=ensemble,
+    )
+
+
+def _bidaf(vectors: str, row: str, f1: float, exact_match: float, batch_size: int, folder: str) -> PublishedRun:
+    settings = {"model": "bidaf-cheung", "word_vectors": vectors}
+    improved = {"epochs": 12, "batch_size": batch_size} | _OUR_ADAM
+    return PublishedRun(f"bidaf-cheung_{vectors}", row, settings, f1, exact_match, improved, folder=folder)
 
 
 _CHEUNG = (
@@ -133,25 +179,22 @@ _CHEUNG = (
         50.678,
         {"epochs": 12, "batch_size": 60} | _OUR_ADAM,
     ),
-    PublishedRun("bidaf-cheung_elmo", "BiDAF + ELMo", {}, 62.388, 59.244, needs="ELMo's word vectors"),
-    PublishedRun(
-        "bidaf-cheung_bert", "BiDAF + BERT Base Uncased", {}, 59.695, 56.565, needs="word pieces and a BERT below BiDAF"
-    ),
-    PublishedRun(
-        "bert-base_1-ffn", "BERT-Base Uncased + 1 FFN", {}, 77.158, 74.05, needs="a BERT with a span head of 1 FFN"
-    ),
-    _bert("bert-large_1-ffn", "1 FFN", 80.884, 77.899, (81.45, 78.573, "by EM")),
-    _bert("bert-large_2-ffn", "2 FFN", 81.168, 78.253, (81.841, 79.121, "equal")),
-    _bert("bert-large_2-ffn-relu", "2 FFN + ReLU", 80.628, 77.756, (81.429, 78.624, "equal")),
-    _bert("bert-large_highway", "Highway networks", 80.72, 77.975, (81.211, 78.691, "by EM")),
-    _bert("bert-large_1-residual", "1 Residual learning block", 81.243, 78.371, (81.914, 79.045, "equal")),
-    _bert("bert-large_5-residual", "5 Residual learning blocks", 81.233, 78.278, (82.016, 79.272, "by F1")),
-    _bert("bert-large_gating", "Gating", 81.404, 78.169, (82.001, 79.205, "by EM")),
+    _bidaf("elmo", "BiDAF + ELMo", 62.388, 59.244, 32, "elmo"),
+    _bidaf("bert", "BiDAF + BERT Base Uncased", 59.695, 56.565, 16, "bert_base"),
+    _bert("1-ffn", "dense", "1 FFN", 77.158, 74.05, size="base"),
+    _bert("1-ffn", "dense", "1 FFN", 80.884, 77.899, (81.45, 78.573, "by EM")),
+    _bert("2-ffn", "dense-2", "2 FFN", 81.168, 78.253, (81.841, 79.121, "equal")),
+    _bert("2-ffn-relu", "dense-2-relu", "2 FFN + ReLU", 80.628, 77.756, (81.429, 78.624, "equal")),
+    _bert("highway", "highway", "Highway networks", 80.72, 77.975, (81.211, 78.691, "by EM")),
+    _bert("1-residual", "residual", "1 Residual learning block", 81.243, 78.371, (81.914, 79.045, "equal")),
+    _bert("5-residual", "residual-5", "5 Residual learning blocks", 81.233, 78.278, (82.016, 79.272, "by F1")),
+    _bert("gating", "gated", "Gating", 81.404, 78.169, (82.001, 79.205, "by EM")),
     PublishedRun(
         "bert-large_ensemble",
         "Ensemble of 10 and 11 (6 models)",
         {},
-        needs="three runs each of rows 10 and 11",
+        folder="bert_large",
+        members=("bert-large_5-residual", "bert-large_gating"),
         ensemble=(82.294, 79.542, "equal"),
     ),
 )

@@ -6,17 +6,25 @@ import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import ConfigError, setting
+from fabir_tf.models.bert_vectors import BertSizes, read_bert, set_bert_weights
 from fabir_tf.models.bilm import BilmSizes, read_bilm, read_sizes
 from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.published import KERAS_ADAM, Published
 from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS
-from fabir_tf.models.word_vectors import TextVectors, elmo_vectors, table_vectors
+from fabir_tf.models.word_vectors import TextVectors, bert_vectors, elmo_vectors, table_vectors
 from fabir_tf.pipelines.errors import UserError
 
 # The kind of the text processor by `word_vectors`.
-_PROCESSORS = {"table": "words", "elmo": "bilm"}
-_BATCH_SIZES = {"table": 60, "elmo": 32}
+_PROCESSORS = {"table": "words", "elmo": "bilm", "bert": "separate-wordpieces"}
+# Table 3.
+_OF_BERT = {
+    "tune_word_model": True,
+    "max_passage": 320,
+    "max_question": 40,
+    "learning_rate": 3e-5,
+}
+_BATCH_SIZES = {"table": 60, "elmo": 32, "bert": 16}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +42,21 @@ class BidafCheungConfig(WordReaderConfig):
     word_dim: int = setting(300, "Length of a word vector", low=1)
     word_vectors: str = setting(
         "table",
-        "Where the vectors of words come from: a table of --vectors, or the frozen ELMo of --word_model",
+        "Where the vectors of words come from: a table of --vectors, or the frozen ELMo or the BERT of --word_model",
         choices=_PROCESSORS,
     )
-    word_model: str = setting("", "Folder of the model of --word_vectors: of ELMo, options.json and weights.hdf5")
-    word_model_sizes: str = setting("", "Sizes of that model, as JSON; empty for those of ELMo small", derived=True)
+    word_model: str = setting(
+        "",
+        "Folder of the model of --word_vectors: of ELMo, options.json and weights.hdf5; of a BERT or DistilBERT, "
+        "Hugging Face's layout",
+    )
+    word_model_sizes: str = setting(
+        "", "Sizes of that model, as JSON; empty for those of ELMo small or BERT-Base", derived=True
+    )
+    tune_word_model: bool = setting(False, "Train the BERT of --word_model, too, which is frozen otherwise")
+    max_sequence: int = setting(
+        512, "Longest text that this BERT reads, in word pieces; longer passages are read in windows", low=8
+    )
     units: int = setting(150, "Features of the state of each recurrent network", low=1)
     dropout: float = setting(
         0.0,
@@ -57,7 +75,11 @@ class BidafCheungConfig(WordReaderConfig):
         if self.null_pairs and not self.null_head:
             raise ConfigError("null_pairs needs a null head, found null_head=False")
         if self.word_model and self.word_vectors == "table":
-            raise ConfigError(f"word_model needs word_vectors=elmo, found word_model={self.word_model!r} without it")
+            raise ConfigError(
+                f"word_model needs word_vectors=elmo or bert, found word_model={self.word_model!r} without it"
+            )
+        if self.tune_word_model and self.word_vectors != "bert":
+            raise ConfigError(f"tune_word_model needs word_vectors=bert, found word_vectors={self.word_vectors}")
         # It follows from a field here, in other configurations from the class.
         object.__setattr__(self, "processor", _PROCESSORS[self.word_vectors])
 
@@ -71,6 +93,7 @@ class BidafCheungConfig(WordReaderConfig):
 
         Raises:
             UserError: there is no folder, or it does not fit.
+            ConfigError: `max_sequence` is more than its BERT can read.
         """
         if self.word_vectors == "table":
             return self
@@ -78,18 +101,35 @@ class BidafCheungConfig(WordReaderConfig):
             raise UserError(
                 f"word_model: found no folder, expected that of the model of --word_vectors={self.word_vectors}"
             )
-        return self.replace(word_model_sizes=read_sizes(self.word_model).to_json())
+        if self.word_vectors == "elmo":
+            return self.replace(word_model_sizes=read_sizes(self.word_model).to_json())
+        sizes, _ = read_bert(self.word_model)
+        if self.max_sequence > sizes.max_positions:
+            raise ConfigError(
+                f"max_sequence must be at most the word model's max_positions={sizes.max_positions}, found "
+                f"{self.max_sequence}"
+            )
+        return self.replace(word_model_sizes=sizes.to_json())
 
     def initialize(self, model: keras.Model) -> None:
         """With the weights of the word model's folder."""
         if self.word_vectors == "elmo":
             read_bilm(self.word_model).set_weights(model)
+        elif self.word_vectors == "bert":
+            set_bert_weights(model, read_bert(self.word_model)[1])
+
+    def word_sizes(self) -> BilmSizes | BertSizes | None:
+        """The sizes of the word model; None where there is a table."""
+        if self.word_vectors == "table":
+            return None
+        return (BilmSizes if self.word_vectors == "elmo" else BertSizes).from_json(self.word_model_sizes)
 
     def given_vectors(self) -> TextVectors:
         """The inputs of a model with this configuration, and the vectors of their words."""
-        if self.word_vectors == "table":
+        sizes = self.word_sizes()
+        if sizes is None:
             return table_vectors(self)
-        return elmo_vectors(BilmSizes.from_json(self.word_model_sizes) if self.word_model_sizes else BilmSizes())
+        return elmo_vectors(sizes) if isinstance(sizes, BilmSizes) else bert_vectors(sizes, self.tune_word_model)
 
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """With the published score of "no answer" if `null_pairs` is true."""
@@ -114,11 +154,13 @@ CHEUNG_AS_PUBLISHED = Published(
             "epochs": 12,
             "smoothing": "none",
         }
+        | (_OF_BERT if given.get("word_vectors") == "bert" else {})
     ),
     "GloVe 6B with 300 dimensions",
     (
         "12 epochs and no dropout, because the report says nothing about either",
-        "longer passages and questions than its 300 and 30 tokens are not trained on, and are read whole when scored",
+        "longer passages and questions than its 300 and 30 tokens (BERT: 320 and 40) are not trained on, and are read "
+        "whole when scored",
         "words without a vector share one that is trained, there none is",
         "a new run always answers; --no_answer_threshold=0.5 decides as the report does, by the likeliest pair",
     ),

@@ -5,7 +5,6 @@ weights.hdf5     the weights; in front of the name, too
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from fabir_tf import layers
 from fabir_tf.layers.embeddings.character_embedding import ACTIVATIONS
+from fabir_tf.models.word_model_sizes import WordModelSizes
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import user_path
 from fabir_tf.pipelines.json_files import quoted, read_json
@@ -28,7 +28,7 @@ CHARACTERS, LANGUAGE_MODEL = "bilm_characters", "bilm"
 
 
 @dataclasses.dataclass(frozen=True)
-class BilmSizes:
+class BilmSizes(WordModelSizes):
     """What decides the shape of a biLM; the defaults are those of the published "small" one, with 13.6 M parameters.
 
     Attributes:
@@ -48,22 +48,14 @@ class BilmSizes:
     projection_clip: float = 3.0
     skip_connections: bool = True
 
-    def to_json(self) -> str:
-        """The sizes as one line of JSON; `from_json` is the inverse."""
-        return json.dumps(dataclasses.asdict(self))
+    def __post_init__(self):
+        # JSON has lists.
+        object.__setattr__(self, "filters", tuple(map(tuple, self.filters)))
 
-    @classmethod
-    def from_json(cls, text: str) -> "BilmSizes":
-        """The sizes that `to_json` wrote.
-
-        Raises:
-            UserError: the text is something else.
-        """
-        try:
-            values = json.loads(text)
-            return cls(**values | {"filters": tuple(map(tuple, values["filters"]))})
-        except (ValueError, TypeError, KeyError):
-            raise UserError(f"word_model_sizes: found {quoted(text)}, expected the sizes of a biLM as JSON.") from None
+    @property
+    def dim(self) -> int:
+        """Those of both directions."""
+        return 2 * self.projection
 
     def character_layer(self) -> keras.layers.Layer:
         """The layer that makes words of characters."""

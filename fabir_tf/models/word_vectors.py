@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from fabir_tf import layers
+from fabir_tf.models.bert_vectors import BertSizes
 from fabir_tf.models.bilm import BilmSizes
 from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
@@ -54,4 +55,23 @@ def elmo_vectors(sizes: BilmSizes) -> TextVectors:
         found.vectors[text] = mix(layered)
     # Now, because the weights of a layer are trained that are made after it was frozen.
     characters.trainable = language_model.trainable = False
+    return found
+
+
+def bert_vectors(sizes: BertSizes, tuned: bool) -> TextVectors:
+    """The last hidden states of a BERT, which reads each text by itself; its pieces take the place of words.
+
+    Args:
+        sizes: those of the BERT.
+        tuned: whether it is trained.
+    """
+    encoder = sizes.layer(tuned)
+    found = TextVectors({}, {}, {})
+    for text in TEXTS:
+        ids = keras.Input((None,), dtype="int32", name=f"{text}_ids")
+        found.inputs[ids.name] = ids
+        found.masks[f"{text}_mask"] = ops.not_equal(ids, 0)
+        found.vectors[text] = encoder(ids)
+    # Now, because the weights of a layer are trained that are made after it was frozen.
+    encoder.trainable = tuned
     return found

@@ -81,7 +81,7 @@ MODEL_SETTINGS = (
     "word_model",
 )
 # Those that data prepared by earlier versions lacks.
-ADDED_MODEL_SETTINGS = ("word_vectors", "word_model")
+ADDED_MODEL_SETTINGS = ("word_vectors", "word_model", "max_sequence")
 FORMAT = 2
 # Seed of the wrong passages, which belong to the data and not to a run.
 _SEED = 0

@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 from fabir_tf.pipelines.text.bilm_processor import BilmProcessor
 from fabir_tf.pipelines.text.processor import TextProcessor, load_processor
+from fabir_tf.pipelines.text.separate_wordpiece_processor import SeparateWordPieceProcessor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.pipelines.text.wordpiece_processor import WordPieceProcessor
 
 PROCESSORS: dict[str, type[TextProcessor]] = {
-    processor.kind: processor for processor in (WordProcessor, WordPieceProcessor, BilmProcessor)
+    processor.kind: processor
+    for processor in (WordProcessor, WordPieceProcessor, BilmProcessor, SeparateWordPieceProcessor)
 }
 
 

@@ -65,7 +65,77 @@ class WordPieceSettings:
         return cls(**found)
 
 
-class WordPieceProcessor(TextProcessor):
+class WordPieceTokenizer:
+    """Cuts text into the pieces of a vocabulary, for processors that differ in what a model reads of them.
+
+    Args:
+        vocabulary: the pieces.
+        cleaning: how text is cleaned before it is cut.
+    """
+
+    rules: int = 1
+
+    def __init__(self, vocabulary: WordPieceVocabulary, cleaning: BertCleaning | None = None):
+        self.vocabulary = vocabulary
+        self.cleaning = cleaning or BertCleaning()
+
+    @property
+    def tokenizer_version(self) -> str:
+        """The rules, the Unicode version of the tables, and a hash of the vocabulary and the cleaning."""
+        content = "\n".join([repr(self.cleaning), *self.vocabulary.pieces])
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return f"wordpieces-{self.rules}+unicode-{unicode_tables().version}+{digest}"
+
+    def tokenize_text(self, text: str) -> Tokens:
+        """The pieces of a text.
+
+        Args:
+            text: any string.
+
+        Returns:
+            The pieces' texts, as the vocabulary has them, with the offsets of where they come from.
+        """
+        cleaned = clean(text, self.cleaning)
+        tokens = Tokens([], [], [])
+        for begin, end in zip(cleaned.starts, cleaned.ends, strict=True):
+            for piece in self.vocabulary.cut(cleaned.text[begin:end]):
+                tokens.words.append(piece.text)
+                tokens.starts.append(cleaned.sources[begin + piece.start])
+                tokens.ends.append(cleaned.sources[begin + piece.end - 1] + 1)
+        return tokens
+
+    def continues_word(self, token: str) -> bool:
+        """See `TextProcessor.continues_word`; punctuation is a word, so that no text has such a piece by itself."""
+        return token.startswith(CONTINUES)
+
+    def validate_questions(self, tokenized: TokenizedDataset, examples: Examples, most: int, setting: str) -> None:
+        """Refuses questions that a model cannot read whole.
+
+        Args:
+            tokenized: the texts.
+            examples: what is read.
+            most: pieces of a question.
+            setting: what decides that, for the message.
+
+        Raises:
+            UserError: a question has more.
+        """
+        lengths = tokenized.question_lengths[examples.questions]
+        long = np.flatnonzero(lengths > most)
+        if len(long):
+            question = tokenized.data.questions[examples.questions[long[0]]]
+            raise UserError(
+                f"question {question.id}: found {lengths[long[0]]} word pieces, expected at most {most} "
+                f"({setting}): {shown(question.text)}"
+            )
+
+    def save_pieces(self, folder: Path) -> dict[str, Any]:
+        """Writes the vocabulary, and returns the settings of the cleaning for `load_pieces`."""
+        write_text(folder / VOCABULARY_FILE, "\n".join(self.vocabulary.pieces) + "\n")
+        return dataclasses.asdict(self.cleaning)
+
+
+class WordPieceProcessor(WordPieceTokenizer, TextProcessor):
     """Reads question and window of the passage as one sequence of word pieces.
 
         [CLS] question [SEP] window of the passage [SEP]
@@ -100,8 +170,7 @@ class WordPieceProcessor(TextProcessor):
                 f"max_sequence={max_sequence} and max_question={max_question}: expected at least 1 piece of a "
                 f"question, and more in a sequence than it and {SPECIAL} special pieces"
             )
-        self.vocabulary = vocabulary
-        self.cleaning = cleaning or BertCleaning()
+        super().__init__(vocabulary, cleaning)
         self.max_sequence = max_sequence
         self.max_question = max_question
 
@@ -111,31 +180,6 @@ class WordPieceProcessor(TextProcessor):
         chosen = WordPieceSettings.select(settings)
         vocabulary, cleaning = read_wordpieces(chosen.encoder)
         return cls(vocabulary, cleaning, chosen.max_sequence, chosen.max_question)
-
-    @property
-    def tokenizer_version(self) -> str:
-        """The rules, the Unicode version of the tables, and a hash of the vocabulary and the cleaning."""
-        content = "\n".join([repr(self.cleaning), *self.vocabulary.pieces])
-        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return f"{self.kind}-{self.rules}+unicode-{unicode_tables().version}+{digest}"
-
-    def tokenize_text(self, text: str) -> Tokens:
-        """The pieces of a text.
-
-        Args:
-            text: any string.
-
-        Returns:
-            The pieces' texts, as the vocabulary has them, with the offsets of where they come from.
-        """
-        cleaned = clean(text, self.cleaning)
-        tokens = Tokens([], [], [])
-        for begin, end in zip(cleaned.starts, cleaned.ends, strict=True):
-            for piece in self.vocabulary.cut(cleaned.text[begin:end]):
-                tokens.words.append(piece.text)
-                tokens.starts.append(cleaned.sources[begin + piece.start])
-                tokens.ends.append(cleaned.sources[begin + piece.end - 1] + 1)
-        return tokens
 
     @property
     def input_specs(self) -> InputSpecs:
@@ -153,10 +197,6 @@ class WordPieceProcessor(TextProcessor):
         limited.max_sequence = max_sequence
         limited.max_question = max(1, min(max_question, max_sequence - SPECIAL - 1))
         return limited
-
-    def continues_word(self, token: str) -> bool:
-        """See `TextProcessor.continues_word`; punctuation is a word, so that no text has such a piece by itself."""
-        return token.startswith(CONTINUES)
 
     def window_sizes(self, question_lengths: np.ndarray, max_passage: int) -> np.ndarray:
         """What the question leaves of the sequence; see `TextProcessor.window_sizes`."""
@@ -178,7 +218,7 @@ class WordPieceProcessor(TextProcessor):
         Raises:
             UserError: a question has more than `max_question` pieces.
         """
-        self._validate_questions(tokenized, examples)
+        self.validate_questions(tokenized, examples, self.max_question, "max_question")
         texts = tokenized.texts
         passages = tokenized.question_passages[examples.questions]
         questions = len(tokenized.data.passages) + examples.questions
@@ -198,16 +238,6 @@ class WordPieceProcessor(TextProcessor):
         segments = {SEQUENCE: Segments(starts, sizes)}
         return Features(tokens, self.unique_tokens(), segments, passages, examples.lengths, lengths + 2)
 
-    def _validate_questions(self, tokenized: TokenizedDataset, examples: Examples) -> None:
-        lengths = tokenized.question_lengths[examples.questions]
-        long = np.flatnonzero(lengths > self.max_question)
-        if len(long):
-            question = tokenized.data.questions[examples.questions[long[0]]]
-            raise UserError(
-                f"question {question.id}: found {lengths[long[0]]} word pieces, expected at most {self.max_question} "
-                f"(max_question): {shown(question.text)}"
-            )
-
     def in_graph(self) -> "GraphWordPieceProcessor":
         """See `TextProcessor.in_graph`."""
         from fabir_tf.pipelines.text.graph.wordpiece_processor import GraphWordPieceProcessor
@@ -216,19 +246,31 @@ class WordPieceProcessor(TextProcessor):
 
     def save_assets(self, folder: Path) -> dict[str, Any]:
         """Writes the vocabulary."""
-        write_text(folder / VOCABULARY_FILE, "\n".join(self.vocabulary.pieces) + "\n")
-        limits = {"max_sequence": self.max_sequence, "max_question": self.max_question}
-        return dataclasses.asdict(self.cleaning) | limits
+        return self.save_pieces(folder) | {"max_sequence": self.max_sequence, "max_question": self.max_question}
 
     @classmethod
     def load_assets(cls, folder: Path, values: Mapping[str, Any]) -> "WordPieceProcessor":
         """Reads what `save_assets` wrote."""
-        limits = (_limit(folder, values, name) for name in ("max_sequence", "max_question"))
-        cleaning = cleaning_of(values, str(folder))
-        return cls(read_vocabulary(folder / VOCABULARY_FILE), cleaning, *limits)
+        limits = (saved_limit(folder, values, name) for name in ("max_sequence", "max_question"))
+        return cls(*load_pieces(folder, values), *limits)
 
 
-def _limit(folder: Path, values: Mapping[str, Any], name: str) -> int:
+def load_pieces(folder: Path, values: Mapping[str, Any]) -> tuple[WordPieceVocabulary, BertCleaning]:
+    """Reads what `WordPieceTokenizer.save_pieces` wrote.
+
+    Raises:
+        UserError: the file or a setting is missing or damaged.
+    """
+    cleaning = cleaning_of(values, str(folder))
+    return read_vocabulary(folder / VOCABULARY_FILE), cleaning
+
+
+def saved_limit(folder: Path, values: Mapping[str, Any], name: str) -> int:
+    """A number of pieces among the saved values.
+
+    Raises:
+        UserError: it is none.
+    """
     limit = values.get(name)
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise UserError(f"{folder}: found {name}={shown(limit)}, expected a positive number")

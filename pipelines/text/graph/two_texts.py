@@ -8,13 +8,16 @@ from fabir_tf.pipelines.text.ids import PADDING
 from fabir_tf.pipelines.text.processor import LONGEST_QUESTION
 
 
-def two_text_segments(tokens: GraphTokens, passages: tf.Tensor, examples: GraphExamples) -> dict[str, tf.Tensor]:
+def two_text_segments(
+    tokens: GraphTokens, passages: tf.Tensor, examples: GraphExamples, longest_question: int = LONGEST_QUESTION
+) -> dict[str, tf.Tensor]:
     """Where each example's texts lie among all tokens: `{text}_starts` and `{text}_lengths` of `Features.tables`.
 
     Args:
         tokens: those of the distinct passages, followed by those of the questions.
         passages: int32 scalar, the number of distinct passages.
         examples: what is read.
+        longest_question: most tokens that are read of a question.
     """
     begins, lengths = tokens.row_splits[:-1], tokens.row_splits[1:] - tokens.row_splits[:-1]
     questions = examples.questions + tf.cast(passages, tf.int64)
@@ -22,7 +25,7 @@ def two_text_segments(tokens: GraphTokens, passages: tf.Tensor, examples: GraphE
         "passage_starts": tf.gather(begins, examples.passages) + examples.offsets,
         "passage_lengths": examples.lengths,
         "question_starts": tf.gather(begins, questions),
-        "question_lengths": tf.minimum(tf.gather(lengths, questions), LONGEST_QUESTION),
+        "question_lengths": tf.minimum(tf.gather(lengths, questions), longest_question),
     }
 
 

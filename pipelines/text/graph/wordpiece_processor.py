@@ -15,26 +15,25 @@ from fabir_tf.pipelines.text.wordpiece_processor import (
     SEQUENCE,
     SPECIAL,
     WordPieceProcessor,
+    WordPieceTokenizer,
 )
 
 
-class GraphWordPieceProcessor(GraphProcessor):
-    """Cuts a batch of texts into word pieces, and joins question and passage into one sequence.
+class GraphWordPieceTokenizer(GraphProcessor):
+    """Cuts a batch of texts into word pieces.
 
     Args:
-        processor: the processor in Python.
+        tokenizer: the tokenizer in Python.
     """
 
-    def __init__(self, processor: WordPieceProcessor):
+    def __init__(self, tokenizer: WordPieceTokenizer):
         super().__init__()
-        self.clean = GraphCleaning(processor.cleaning)
-        self.cut = GraphWordPieces(processor.vocabulary)
-        self.pieces = len(processor.vocabulary)
-        self.max_sequence, self.max_question = processor.max_sequence, processor.max_question
-        self.unique_tokens = processor.unique_tokens()
+        self.clean = GraphCleaning(tokenizer.cleaning)
+        self.cut = GraphWordPieces(tokenizer.vocabulary)
+        self.pieces = len(tokenizer.vocabulary)
 
     def tokenize(self, texts: tf.Tensor) -> GraphTokens:
-        """See `WordPieceProcessor.tokenize_text`; bytes that are not UTF-8 are removed like U+FFFD."""
+        """See `WordPieceTokenizer.tokenize_text`; bytes that are not UTF-8 are removed like U+FFFD."""
         text = decode(texts)
         words = self.clean(text)
         pieces = self.cut(words)
@@ -50,6 +49,19 @@ class GraphWordPieceProcessor(GraphProcessor):
             text.byte_offsets,
             pieces.ids,
         )
+
+
+class GraphWordPieceProcessor(GraphWordPieceTokenizer):
+    """Cuts a batch of texts into word pieces, and joins question and passage into one sequence.
+
+    Args:
+        processor: the processor in Python.
+    """
+
+    def __init__(self, processor: WordPieceProcessor):
+        super().__init__(processor)
+        self.max_sequence, self.max_question = processor.max_sequence, processor.max_question
+        self.unique_tokens = processor.unique_tokens()
 
     def questions_cut(self, question_lengths: tf.Tensor) -> tf.Tensor:
         """See `GraphProcessor.questions_cut`; in Python such a question is an error."""
