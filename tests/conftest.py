@@ -22,7 +22,7 @@ from tiny import (
 )
 
 # For tests/test_fuzzing.py, which tries little without it.
-settings.register_profile("fuzzing", max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("fuzzing", max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import io
 import json
 import resource
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.documents.sqlite import sqlite3
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.text.registry import read_processor
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
@@ -80,12 +82,17 @@ class Parser:
         read: reads it.
         file: the file in the folder that is damaged; "" where it is a file alone.
         ending: of the name of the file or folder.
+        inside: puts a damaged part into the file, where damage to the whole would not get far; it takes the valid file
+            and the part.
+        part: the valid part.
     """
 
     make: Callable[[Path], Any]
     read: Callable[[Path], Any]
     file: str = ""
     ending: str = ""
+    inside: Callable[[bytes, bytes], bytes] | None = None
+    part: bytes = b""
 
     def path(self, place: Path) -> Path:
         """The file that is damaged."""
@@ -233,6 +240,52 @@ _HTML = "<title>A</title><table><tr><td>1<td>2</table><p>the <b>mill</b> &amp; &
 _CSV = "id,question,context,answers\na,Who?,Ada came.,\"{'text': array(['Ada'], dtype=object), 'answer_start': [0]}\"\n"
 
 
+# === Parts of files ===
+
+
+def _with_header(valid: bytes, header: bytes) -> bytes:
+    """A file of safetensors."""
+    return len(header).to_bytes(8, "little") + header + valid[-24:]
+
+
+def _with_state(valid: bytes, state: bytes) -> bytes:
+    """A checkpoint."""
+    file = io.BytesIO()
+    np.savez(file, **{"format": np.array(2), "state": np.frombuffer(state, np.uint8), "model/kernel": np.ones(2)})
+    return file.getvalue()
+
+
+def _with_values(valid: bytes, values: bytes) -> bytes:
+    """An index of documents whose rows have other values: of a column each, by its name."""
+    try:
+        columns = json.loads(values)
+    except (ValueError, RecursionError):
+        return valid
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(valid)
+    for column, value in columns.items() if isinstance(columns, dict) else ():
+        table, _, name = column.partition(".")
+        # Some values cannot be written at all.
+        with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeError):
+            connection.execute(f"UPDATE {table} SET {name} = ?", (value,))
+    connection.commit()
+    return connection.serialize()
+
+
+_HEADER = b'{"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"format": "pt"}}'
+_ROWS = {
+    **{"documents.source": "a.txt", "documents.title": "A", "documents.position": 0, "facts.value": "1"},
+    **{"documents.id": 1, "paragraphs.id": 1, "paragraphs.document": 1, "paragraphs.number": 0, "paragraphs.length": 3},
+    **{
+        "paragraphs.kind": "text",
+        "paragraphs.page": 0,
+        "paragraphs.text": "The mill.",
+        "paragraphs.runs": "[[0, 1, 1]]",
+    },
+    **{"paragraphs.headings": '[["A", [[0, 1, 1]]]]'},
+}
+
+
 # === How they are read ===
 
 
@@ -277,6 +330,12 @@ PARSERS = {
         lambda path: path.write_bytes(hugging_face_folders.safetensors({"a": np.ones((2, 3), np.float32)})),
         read_safetensors,
     ),
+    "header": Parser(
+        lambda path: path.write_bytes(hugging_face_folders.safetensors({"a": np.ones((2, 3), np.float32)})),
+        read_safetensors,
+        inside=_with_header,
+        part=_HEADER,
+    ),
     "bilm": Parser(write_folder, read_bilm, "options.json"),
     "hdf5": Parser(write_folder, read_bilm, "lm_weights.hdf5"),
     "run": Parser(_in_folder("config.json", _RUN), _run, "config.json"),
@@ -288,10 +347,17 @@ PARSERS = {
     "checkpoint": Parser(
         lambda path: write_arrays(path, {"model/dense/kernel": np.ones((2, 3), np.float32)}, {"f1": 50.0}), read_state
     ),
+    "state": Parser(
+        lambda path: write_arrays(path, {"model/kernel": np.ones(2)}, {}),
+        read_state,
+        inside=_with_state,
+        part=b'{"f1": 50.0}',
+    ),
     "calibration": Parser(_as_written(_CALIBRATION), Calibration.load),
     "abstaining": Parser(_as_written(_CALIBRATION | {"no_answer": _NO_ANSWER}), Calibration.load),
     "edge": Parser(_in_folder("reader.json", _EDGE), EdgeSettings.load, "reader.json"),
     "index": Parser(_index, _searched),
+    "rows": Parser(_index, _searched, inside=_with_values, part=json.dumps(_ROWS).encode()),
     "saved_model": Parser(
         _saved_model, lambda folder: validate_harmless(read_saved_model(folder), folder), "saved_model.pb"
     ),

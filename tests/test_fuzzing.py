@@ -28,9 +28,9 @@ def parsed(request, tmp_path_factory):
 
 
 def read(parsed, content):
-    """Reads another content; whatever is no UserError is passed on."""
-    parser, place, _ = parsed
-    parser.path(place).write_bytes(content)
+    """Reads another content, of a part or of the whole; whatever is no UserError is passed on."""
+    parser, place, valid = parsed
+    parser.path(place).write_bytes(parser.inside(valid, content) if parser.inside else content)
     with little_memory(), warnings.catch_warnings(), contextlib.suppress(UserError):
         warnings.simplefilter("ignore")
         parser.read(place)
@@ -45,4 +45,5 @@ def test_the_valid_file_is_read(parsed):
 @CHOSEN
 @given(data=st.data())
 def test_a_damaged_file_gives_a_result_or_one_sentence(parsed, data):
-    read(parsed, data.draw(contents(parsed[2])))
+    parser, _, valid = parsed
+    read(parsed, data.draw(contents(parser.part or valid)))
