@@ -267,7 +267,7 @@ def _with_values(valid: bytes, values: bytes) -> bytes:
         table, _, name = column.partition(".")
         # Some values cannot be written at all.
         with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeError):
-            connection.execute(f"UPDATE {table} SET {name} = ?", (value,))
+            connection.execute(f"UPDATE OR REPLACE {table} SET {name} = ?", (value,))
     connection.commit()
     return connection.serialize()
 
