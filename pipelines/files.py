@@ -238,7 +238,9 @@ def sheet_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
 
     Reference: OWASP, CSV Injection, https://owasp.org/www-community/attacks/CSV_Injection.
     """
-    return csv_text(columns, ({name: _without_formula(value) for name, value in row.items()} for row in rows))
+    safe = ({name: _without_formula(value) for name, value in row.items()} for row in rows)
+    # A text with a sign of the line's end is quoted, and texts of the web may hold either.
+    return csv_text(columns, safe, "\r\n")
 
 
 def validate_writable(path: str | os.PathLike) -> None:

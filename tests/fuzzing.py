@@ -225,7 +225,7 @@ _CALIBRATION = {
     **{"temperature": 0.7, "questions": 2, "exact_match": 0.5, "before": _FIGURES, "after": _FIGURES},
     **{"risk_coverage": [], "no_answer": None},
 }
-_EDGE = {
+EDGE = {
     **{"format": 1, "target": "onnx", "quantization": "none", "model": "fabir", "max_passage": 100},
     **{"null_head": False, "decoder": {"kind": "SpanDecoder", "max_answer": 15}, "no_answer_threshold": None},
 }
@@ -355,7 +355,7 @@ PARSERS = {
     ),
     "calibration": Parser(_as_written(_CALIBRATION), Calibration.load),
     "abstaining": Parser(_as_written(_CALIBRATION | {"no_answer": _NO_ANSWER}), Calibration.load),
-    "edge": Parser(_in_folder("reader.json", _EDGE), EdgeSettings.load, "reader.json"),
+    "edge": Parser(_in_folder("reader.json", EDGE), EdgeSettings.load, "reader.json"),
     "index": Parser(_index, _searched),
     "rows": Parser(_index, _searched, inside=_with_values, part=json.dumps(_ROWS).encode()),
     "saved_model": Parser(
