@@ -249,7 +249,7 @@ def _arrays(path: Path, file: Mapping[str, Any], sizes: BilmSizes) -> Iterator[t
 
 
 def _taken(path: Path, file: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    found = file.get(name)
+    found: Any = file.get(name)
     if not isinstance(found, h5py.Dataset):
         raise UserError(f"{path}: found no {name}, expected floats of shape {shape}, as {OPTIONS} says.")
     if found.shape != shape or found.dtype.kind != "f":
