@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from fabir_tf.export.loading import load_saved_model
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
@@ -36,35 +37,35 @@ class SavedModelReader:
 
     Args:
         path: the folder of a version, such as `exported/fabir/1`.
+        trust_model: whether it is loaded whatever operations it holds; see `load_saved_model`.
 
     Attributes:
         n_best: most spans per question.
 
     Raises:
-        UserError: there is no SavedModel of a reader.
+        UserError: there is no SavedModel of a reader, or it holds operations that could do harm.
     """
 
     calibration = None
 
-    def __init__(self, path: str | os.PathLike):
-        folder = user_path(path)
-        try:
-            self._take(folder, tf.saved_model.load(str(folder)))
-        except (OSError, ValueError, tf.errors.OpError):
-            raise UserError(f"{folder}: found no SavedModel, expected a version that fabir-export wrote") from None
+    def __init__(self, path: str | os.PathLike, trust_model: bool = False):
+        self._trust_model = trust_model
+        self._take(user_path(path), load_saved_model(path, trust_model))
 
     @classmethod
-    def of_model(cls, path: str | os.PathLike, model: Any) -> "SavedModelReader":
-        """The reader of a SavedModel that `tf.saved_model.load` has loaded.
+    def of_model(cls, path: str | os.PathLike, model: Any, trust_model: bool = False) -> "SavedModelReader":
+        """The reader of a SavedModel that `load_saved_model` has loaded.
 
         Args:
             path: the folder that it was loaded from, for messages.
             model: what was loaded.
+            trust_model: as for `SavedModelReader`, which another process makes of it.
 
         Raises:
             UserError: it is not one of a reader.
         """
         reader = object.__new__(cls)
+        reader._trust_model = trust_model
         reader._take(user_path(path), model)
         return reader
 
@@ -82,7 +83,7 @@ class SavedModelReader:
         return f"SavedModelReader({str(self.path)!r})"
 
     def __reduce__(self):
-        return type(self), (str(self.path),)
+        return type(self), (str(self.path), self._trust_model)
 
     @property
     def no_answer_threshold(self) -> float | None:

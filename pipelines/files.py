@@ -22,6 +22,8 @@ import numpy as np
 from fabir_tf.pipelines.errors import UserError
 
 GZIP = b"\x1f\x8b"
+# The last four are the wide forms of the first four, which some spreadsheets read alike.
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -283,6 +285,22 @@ def file_digest(paths: Iterable[str | os.PathLike]) -> str:
     return digest.hexdigest()
 
 
+def sheet_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
+    """Formats rows as CSV that people open in a spreadsheet, which would compute a text that looks like a formula.
+
+    Such a text gets an apostrophe in front, so that files which a program reads back are made by `csv_text`.
+
+    Args:
+        columns: names of the columns.
+        rows: one mapping from column names to values per line; numbers stay as they are.
+
+    Reference: OWASP, CSV Injection, https://owasp.org/www-community/attacks/CSV_Injection.
+    """
+    safe = ({name: _without_formula(value) for name, value in row.items()} for row in rows)
+    # A text with a sign of the line's end is quoted, and texts of the web may hold either.
+    return csv_text(columns, safe, "\r\n")
+
+
 def validate_writable(path: str | os.PathLike) -> None:
     """Checks that a file can be written, for use before a long computation.
 
@@ -375,6 +393,10 @@ def named_errors(path: str | os.PathLike, alias: str | os.PathLike = "") -> Iter
         if not number:
             raise
         raise WriteError(number, os.strerror(number), str(path)) from error
+
+
+def _without_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_SIGNS) else value
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 import before_tensorflow  # noqa: F401
 import pytest
 from command_line import CommandLines
+from hypothesis import HealthCheck, settings
 from tiny import (
     ARTICLES,
     DEV_ARTICLES,
@@ -19,6 +20,9 @@ from tiny import (
     squad_data,
     write_squad,
 )
+
+# For tests/test_fuzzing.py, which tries little without it.
+settings.register_profile("fuzzing", max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -675,6 +675,10 @@ def _ends_in_order(server, right):
             "--model_name: found the name 'a/b', expected one without / and :",
         ),
         (("--model_base_path=x", "--max_passage=100"), "--max_passage has no effect with --model_base_path"),
+        (
+            ("--model=fabir-base", "--trust_model"),
+            "--trust_model has no effect with --model: only SavedModels are checked",
+        ),
         (("--model_config_file=nowhere",), "nowhere"),
         (("--model=fabir-base", "--index=nowhere"), "nowhere"),
         (("--model=fabir-base", "--batching_parameters_file=nowhere"), "nowhere"),
@@ -684,6 +688,21 @@ def _ends_in_order(server, right):
 )
 def test_mistakes(commands, arguments, message):
     assert message in commands("serve", *arguments).error
+
+
+def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
+    import tensorflow as tf
+
+    module = tf.Module()
+    specs = [tf.TensorSpec([None], tf.string, "x")]
+    module.run = tf.function(lambda x: {"y": tf.map_fn(tf.io.read_file, x)}, input_signature=specs, autograph=False)
+    tf.saved_model.save(module, str(tmp_path / "files" / "1"), {"serving_default": module.run})
+    error = commands("serve", f"--model_base_path={tmp_path / 'files'}").error
+    assert "found operations that may reach files or run programs (ReadFile), expected" in error
+    (tmp_path / "text").write_text("open sesame")
+    with serving(f"--model_base_path={tmp_path / 'files'}", "--trust_model") as server:
+        found = server.ask("/v1/models/files:predict", {"instances": [str(tmp_path / "text")]})
+    assert found == (200, {"predictions": ["open sesame"]})
 
 
 def test_a_taken_port(commands):

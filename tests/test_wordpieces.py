@@ -10,10 +10,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_testing import check_processor
-from serving_ops import SERVING_OPS
 from shared_data import OWN_QUESTIONS
 from wordpiece_texts import PIECES, TEXTS, VOCABULARY, random_texts
 
+from fabir_tf.export.operations import OPERATIONS
 from fabir_tf.pipelines.datasets.squad import Question, SquadData, read_squad
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples
@@ -371,7 +371,7 @@ def test_its_graph_has_core_operations_only(small):
     traced = run.get_concrete_function().graph.as_graph_def()
     nodes = [*traced.node, *(node for inner in traced.library.function for node in inner.node_def)]
     assert "While" in {node.op.removeprefix("Stateless") for node in nodes}
-    assert {node.op for node in nodes} - SERVING_OPS == set()
+    assert {node.op for node in nodes} - OPERATIONS == set()
 
 
 # === Hugging Face's tokenizers ===

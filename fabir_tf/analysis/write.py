@@ -15,7 +15,7 @@ from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures, write_picture
 from fabir_tf.analysis.scores import ALL, COLUMNS, score_groups
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import csv_text, write_text
+from fabir_tf.pipelines.files import sheet_text, write_text
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.certainty import certainty_bins
 from fabir_tf.reading.inspection import look_inside
@@ -40,7 +40,7 @@ def write_analysis(
     """
     data, ways = tokenized.data, groupings(tokenized)
     rows = score_groups(judged, ways)
-    write_text(folder / "scores.csv", csv_text(COLUMNS, rows))
+    write_text(folder / "scores.csv", sheet_text(COLUMNS, rows))
     parts = [page.table(_of(rows, ALL))]
     for way in ways:
         own = _of(rows, way.name)
@@ -48,7 +48,7 @@ def write_analysis(
         parts.append(page.table(own))
     parts += _certainty(folder, judged)
     classes = count_errors(data, judged)
-    write_text(folder / "error_classes.csv", csv_text(ERROR_COLUMNS, classes))
+    write_text(folder / "error_classes.csv", sheet_text(ERROR_COLUMNS, classes))
     lines = [
         (row["predictions"], row["class"], f"{row['errors']:,}", f"{row['share']:.1f} %", row["meaning"])
         for row in classes
@@ -56,7 +56,7 @@ def write_analysis(
     head = ("predictions", "class", "errors", "of the errors", "by rule")
     parts += [page.heading("Classes of errors"), page.plain_table(head, lines)]
     for one in judged:
-        write_text(folder / f"to_judge_{one.name}.csv", csv_text(SHEET_COLUMNS, sheet(data, one)))
+        write_text(folder / f"to_judge_{one.name}.csv", sheet_text(SHEET_COLUMNS, sheet(data, one)))
         parts += [page.heading(f"{one.name}: the worst answers"), errors(data, one, worst_answers(one, most_errors))]
         if one.probabilities is not None:
             surest = errors(data, one, surest_errors(one, most_errors))
@@ -70,7 +70,7 @@ def _certainty(folder: Path, judged: Sequence[Judged]) -> list[str]:
     rows = list(certainty_rows(judged))
     if not rows:
         return []
-    write_text(folder / "certainty.csv", csv_text(CERTAINTY_COLUMNS, rows))
+    write_text(folder / "certainty.csv", sheet_text(CERTAINTY_COLUMNS, rows))
     bins = {
         one.name: certainty_bins(one.probabilities, one.exact_match) for one in judged if one.probabilities is not None
     }

@@ -54,6 +54,8 @@ def define_flags() -> None:
     flags.DEFINE_string("model_base_path", None, text)
     text = "TensorFlow Serving's file of several such folders, with labels and versions."
     flags.DEFINE_string("model_config_file", None, text)
+    text = "Serve SavedModels that may reach files and run programs; by default those with such operations are refused."
+    flags.DEFINE_bool("trust_model", False, text)
     text = "Name of the model in requests; by default that of the reader, or of its folder."
     flags.DEFINE_string("model_name", None, text)
     flags.DEFINE_string(
@@ -151,16 +153,19 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
             f"found {' and '.join(f'--{name}' for name in given) or 'no model'}, expected one of --model, --run_dir, "
             "--model_base_path and --model_config_file"
         )
+    load_version = functools.partial(_load_saved_model, trust_model=values.trust_model)
     if values.model_config_file:
         if values.model_name:
             raise UserError("--model_name: the models of --model_config_file have names of their own")
         _refuse_reading_flags(values, "model_config_file")
-        return read_models(values.model_config_file, _load_saved_model)
+        return read_models(values.model_config_file, load_version)
     if values.model_base_path:
         _refuse_reading_flags(values, "model_base_path")
         path = Path(values.model_base_path)
         name = validate_name(values.model_name or path.resolve().name, "--model_name")
-        return [ModelSettings(name, base_path=path, load_version=_load_saved_model)]
+        return [ModelSettings(name, base_path=path, load_version=load_version)]
+    if values.trust_model:
+        raise UserError(f"--trust_model has no effect with --{given[0]}: only SavedModels are checked")
     folder = cli.needed_reader_folder(values)
     from fabir_tf.reading.run_directory import reader_directory
 
@@ -187,10 +192,10 @@ def _load_reader(*arguments: Any) -> Any:
     return load_reader(*arguments)
 
 
-def _load_saved_model(path: str) -> Any:
+def _load_saved_model(path: str, trust_model: bool) -> Any:
     from fabir_tf.serving.backends import SavedModelBackend
 
-    return SavedModelBackend(path)
+    return SavedModelBackend(path, trust_model)
 
 
 def _settings(values: flags.FlagValues, index: Searched | None) -> "ServerSettings":

@@ -78,7 +78,7 @@ class EdgeSettings:
         return settings
 
     def _validate(self, path: Path) -> None:
-        if self.target not in RUNTIMES:
+        if not isinstance(self.target, str) or self.target not in RUNTIMES:
             raise UserError(f"{path}: found the target {shown(self.target)}, expected one of {', '.join(RUNTIMES)}")
         for name, kind in (("null_head", bool), ("max_passage", int)):
             if type(getattr(self, name)) is not kind:

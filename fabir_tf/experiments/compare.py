@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, csv_text, write_text
+from fabir_tf.pipelines.files import atomic_write, csv_text, sheet_text, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.reading.run_directory import RunDirectory
 
@@ -260,7 +260,7 @@ def _published(text: str) -> dict:
 
 
 def _write_tables(folder: Path, rows: Sequence[dict]) -> None:
-    write_text(folder / "comparison.csv", csv_text(COLUMNS, rows))
+    write_text(folder / "comparison.csv", sheet_text(COLUMNS, rows))
     write_text(folder / "comparison.md", as_markdown(rows) + "\n")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from fabir_tf import layers
 from fabir_tf.layers.embeddings.character_embedding import ACTIVATIONS
+from fabir_tf.models.hdf5 import read_array
 from fabir_tf.models.word_model_sizes import WordModelSizes
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import user_path
@@ -240,15 +241,15 @@ def _arrays(path: Path, file: Mapping[str, Any], sizes: BilmSizes) -> Iterator[t
 
 
 def _taken(path: Path, file: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    found = file.get(name)
+    found: Any = file.get(name)
     if not isinstance(found, h5py.Dataset):
         raise UserError(f"{path}: found no {name}, expected floats of shape {shape}, as {OPTIONS} says.")
-    values = np.asarray(found)
-    if values.shape != shape or values.dtype.kind != "f":
+    if found.shape != shape or found.dtype.kind != "f":
         raise UserError(
-            f"{path}: found {name} of shape {values.shape} and type {values.dtype}, expected floats of shape {shape}, "
+            f"{path}: found {name} of shape {found.shape} and type {found.dtype}, expected floats of shape {shape}, "
             f"as {OPTIONS} says."
         )
+    values = read_array(path, found)
     if not np.isfinite(values).all():
         raise UserError(f"{path}: found a value of {name} that is not finite, expected finite weights.")
     return values.astype("float32")

@@ -307,6 +307,8 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file of Keras, by PyTorch's names and in PyTorch's order of axes."""
     try:
         import h5py
+
+        from fabir_tf.models.hdf5 import read_array
     except ModuleNotFoundError:
         raise UserError(f"{path}: reading it needs h5py: pip install h5py") from None
     arrays = {}
@@ -315,7 +317,7 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
         match = _KERAS_NAME.match(name)
         if match and isinstance(item, h5py.Dataset):
             parts = match[1].replace("layer_._", "layer/").split("/")
-            values = item[()]
+            values = read_array(path, item)
             is_kernel = parts[-1] == "kernel"
             parts[-1] = _TORCH_NAMES.get(parts[-1], parts[-1])
             arrays[".".join(parts)] = values.T if is_kernel else values

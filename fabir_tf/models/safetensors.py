@@ -66,7 +66,11 @@ def _array(path: str | os.PathLike, name: str, entry: Any, content: memoryview) 
             f"{path}: the file is damaged or cut short: found {name} at bytes {begin} to {end} of {len(content)}, "
             f"expected {size} bytes."
         )
-    values = np.frombuffer(content[begin:end], _DTYPES[dtype]).reshape(shape)
+    try:
+        values = np.frombuffer(content[begin:end], _DTYPES[dtype]).reshape(shape)
+    except ValueError as error:
+        # Of no values, a shape may have more dimensions, or larger ones, than NumPy knows.
+        raise UserError(f"{path}: found {name} of a shape that no array has ({error}).") from None
     return _widened(values) if dtype == _BFLOAT16 else values
 
 

@@ -181,7 +181,7 @@ def read_state(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         state = json.loads(arrays.pop("state").tobytes())
         version = int(arrays.pop("format", 1))
         arrays = dequantise_weights(arrays)
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         message = f"{path}: the checkpoint is damaged or cut short ({error}), expected a whole .npz file"
         raise UserError(message) from error
     if version > FORMAT:

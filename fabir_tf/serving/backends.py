@@ -14,6 +14,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
+from fabir_tf.export.loading import first_line, load_saved_model, read_saved_model
 from fabir_tf.export.saved_model_reader import SavedModelReader
 from fabir_tf.export.warm_up import warm_up_texts
 from fabir_tf.pipelines.errors import UserError
@@ -153,17 +154,15 @@ class SavedModelBackend:
 
     Args:
         path: the folder of its version.
+        trust_model: whether it is served whatever operations it holds; see `load_saved_model`.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, trust_model: bool = False):
         self._path = Path(path)
-        try:
-            self._model = tf.saved_model.load(str(path))
-        except (OSError, ValueError, tf.errors.OpError) as error:
-            raise UserError(f"{path}: found no SavedModel that can be loaded ({_first_line(error)})") from None
+        self._model = load_saved_model(path, trust_model)
         self._functions = dict(self._model.signatures)
         try:
-            self._reader: SavedModelReader | None = SavedModelReader.of_model(path, self._model)
+            self._reader: SavedModelReader | None = SavedModelReader.of_model(path, self._model, trust_model)
         except UserError:
             self._reader = None
 
@@ -229,11 +228,11 @@ def _run(function: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     try:
         outputs = function(**{name: tf.constant(value, _dtype(value)) for name, value in inputs.items()})
     except tf.errors.InvalidArgumentError as error:
-        raise invalid(_first_line(error)) from None
+        raise invalid(first_line(error)) from None
     except tf.errors.ResourceExhaustedError as error:
-        raise RequestError("RESOURCE_EXHAUSTED", _first_line(error)) from None
+        raise RequestError("RESOURCE_EXHAUSTED", first_line(error)) from None
     except tf.errors.OpError as error:
-        raise RequestError("INTERNAL", _first_line(error)) from None
+        raise RequestError("INTERNAL", first_line(error)) from None
     return {name: value.numpy() for name, value in outputs.items()}
 
 
@@ -257,10 +256,7 @@ def _definition(function: Any) -> meta_graph_pb2.SignatureDef:
 
 
 def _definitions_in(path: Path) -> dict[str, meta_graph_pb2.SignatureDef]:
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
-    return dict(saved.meta_graphs[0].signature_def)
+    return dict(read_saved_model(path).meta_graphs[0].signature_def)
 
 
 def _description(
@@ -300,8 +296,3 @@ def _shows_attention(answerer: QuestionAnswerer) -> bool:
 
 def _spans(tokens: Any) -> list[tuple[int, int]]:
     return [(int(start), int(end)) for start, end in zip(tokens.starts, tokens.ends, strict=True)]
-
-
-def _first_line(error: Exception) -> str:
-    message = getattr(error, "message", None) or str(error)
-    return message.strip().partition("\n")[0]

@@ -101,10 +101,11 @@ def _policy(policy: Any) -> VersionPolicy:
 
 def _parsed(path: str, message: Any, expected: str) -> Any:
     with named_errors(path):
-        text = Path(path).read_text(encoding="utf-8")
+        raw = Path(path).read_bytes()
+    # A number in it that is too large has an error of its own, as has text that is nested too deeply.
     try:
-        return text_format.Parse(text, message)
-    except text_format.ParseError as error:
+        return text_format.Parse(raw.decode(), message)
+    except (text_format.ParseError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}, expected {expected}") from None
 
 

@@ -321,7 +321,8 @@ def _read_config(folder: Path) -> dict:
 def _open_array(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    # NumPy reads the header as Python's syntax, which has errors of many kinds.
+    except Exception as error:
         raise UserError(f"{path}: found no whole array ({error}), expected one of fabir-prepare") from error
 
 

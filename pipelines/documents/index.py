@@ -39,6 +39,9 @@ LONGEST_WAIT = 30.0
 MOST_REMEMBERED = 5_000_000
 """Occurrences of words that are kept in memory between two questions, 12 bytes each."""
 
+LARGEST_ID = 2**28
+"""No index has numbered so many paragraphs; a damaged one could ask for any amount of memory."""
+
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE documents (
@@ -299,7 +302,8 @@ class DocumentIndex:
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
     def _fact(self, statement: str) -> Any:
-        return self._connection.execute(statement).fetchone()[0]
+        row = self._connection.execute(statement).fetchone()
+        return row[0] if row else None
 
     def _begin_update(self) -> str:
         """Takes the index over from any other process that updates it; returns the mark of this update."""
@@ -396,6 +400,8 @@ class DocumentIndex:
             " ON paragraphs.document = documents.id ORDER BY documents.position, paragraphs.number"
         ).fetchall()
         ids, lengths, positions = np.array(rows, np.int64).reshape(-1, 3).T
+        if not 0 <= ids.min(initial=0) <= ids.max(initial=0) <= LARGEST_ID:
+            raise ValueError(f"a paragraph has the id {ids.max()}")
         places = np.full(ids.max(initial=0) + 1, -1)
         places[ids] = np.arange(len(ids))
         self._statistics = _Statistics(ids, lengths, positions, places)
@@ -424,6 +430,8 @@ class DocumentIndex:
             (number,),
         ).fetchone()
         source, title, place, kind, page, text, runs, headings = row
+        if [type(value) for value in row] != [str, str, int, str, int, str, str, str]:
+            raise TypeError("a paragraph has bytes where its text was written, or the reverse")
         return Paragraph(
             source,
             place,
@@ -452,7 +460,7 @@ class DocumentIndex:
         """
         try:
             yield
-        except (ValueError, TypeError, IndexError, OverflowError) as error:
+        except (ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
             raise _damaged(self.path, error) from error
 
     @contextlib.contextmanager
@@ -462,6 +470,9 @@ class DocumentIndex:
             yield
         except sqlite3.Error as error:
             raise _explained(error, self.path) from error
+        except UnicodeDecodeError as error:
+            # The name of a damaged table, of which SQLite's error would tell.
+            raise _damaged(self.path, error) from error
 
 
 class Snapshot:
@@ -495,6 +506,8 @@ def _connected(path: Any, create: bool) -> sqlite3.Connection:
     # A URI, so that no file is made where none is meant to be.
     uri = f"{path.resolve().as_uri()}?mode={'rwc' if create else 'rw'}"
     connection = sqlite3.connect(uri, LONGEST_WAIT, isolation_level=None, check_same_thread=False, uri=True)
+    # What a file of another origin defines, such as a view, may call no function that reaches outside.
+    connection.execute("PRAGMA trusted_schema = OFF")
     # JSON may hold lone surrogates, which UTF-8 does not.
     connection.text_factory = lambda raw: raw.decode("utf-8", "surrogatepass")
     return connection
@@ -529,4 +542,6 @@ def _json(value: Any) -> str:
 
 
 def _mapped(text: str, runs: list[list[int]]) -> MappedText:
+    if not isinstance(text, str) or any(type(value) is not int for run in runs for value in run):
+        raise TypeError("a paragraph has other places than whole numbers")
     return MappedText(text, tuple(Run(*run) for run in runs))

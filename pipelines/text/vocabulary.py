@@ -125,7 +125,7 @@ class Vocabulary:
         """
         try:
             fields = loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{name}: found broken JSON ({error}), expected a vocabulary.") from None
         names = ("trainable_words", "characters")
         lists: list[Any] = [fields.get(name) if isinstance(fields, dict) else None for name in names]
