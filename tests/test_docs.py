@@ -103,6 +103,17 @@ def commands_named_on(page: Path) -> list[list[str]]:
     return [words for line in shell_lines(page) + inline + made_by for words in command_lines(line)]
 
 
+def test_every_fault_names_a_test_that_exists():
+    text = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    named = [re.search(r"\| (?:`([\w/]+\.py)::(\w+)`|does not apply|test|---) \|$", row) for row in rows]
+    assert all(named), [row for row, found in zip(rows, named, strict=True) if not found]
+    tests = [(found[1], found[2]) for found in named if found[1]]
+    assert len(tests) > 25
+    for file, name in tests:
+        assert f"\ndef {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), (file, name)
+
+
 def flags_of(words: list[str]) -> list[str]:
     """The names of the flags in a command line."""
     return [word[2:].partition("=")[0] for word in words if word.startswith("--")]

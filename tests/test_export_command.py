@@ -8,6 +8,8 @@ from test_bad_input import assert_error, contents
 from tiny import DEV_ARTICLES, squad_data
 
 from fabir_tf.edge import EdgeReader
+from fabir_tf.export import SavedModelReader
+from fabir_tf.pipelines.errors import UserError
 
 QUESTIONS = len(squad_data(DEV_ARTICLES).questions)
 
@@ -35,6 +37,36 @@ def test_a_run_is_calibrated_and_exported(commands, tiny_run, tmp_path):
     parts = ["1 exists", "never written over"]
     assert_error(commands, "export", [*flags, "--version=1", "--calibration_dataset=none"], parts)
     assert contents(tmp_path) == before
+
+
+KILLED = """
+import os, signal
+import tensorflow as tf
+from fabir_tf.commands import entry
+
+def killed(module, path, signatures):
+    with open(os.path.join(path, "half"), "w") as file:
+        file.write("begun")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+tf.saved_model.save = killed
+entry.run("export")
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_export_leaves_no_version(commands, tiny_run, tmp_path):
+    (tmp_path / "killed.py").write_text(KILLED)
+    folder = tmp_path / "exported"
+    flags = (f"--run_dir={tiny_run.path}", f"--export_dir={folder}", "--calibration_dataset=none")
+    assert commands(str(tmp_path / "killed.py"), *flags).status == -9
+    (left,) = folder.iterdir()
+    # No number, so that no server takes it for a version.
+    assert left.name.startswith("unfinished-1-") and (left / "half").exists()
+    with pytest.raises(UserError, match="no SavedModel"):
+        SavedModelReader(folder / "1")
+    result = commands("export", *flags)
+    assert (result.status, result.stdout) == (0, f"{folder / '1'}\n"), result
 
 
 @pytest.mark.slow

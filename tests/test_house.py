@@ -146,6 +146,16 @@ def test_the_mapped_folders_are_imported_by_their_full_names(path):
     assert [name for name in imported(path) if is_inside(name, ("layers", "pipelines", "export", "tests"))] == []
 
 
+# Clocks that people and machines set.
+CLOCKS_THAT_CAN_BE_SET = re.compile(r"\btime\.time(_ns)?\(|\bfrom time import\b|\bdatetime\b|\btf\.timestamp\b")
+
+
+def test_no_time_is_taken_from_a_clock_that_can_be_set():
+    lines = {relative(path): path.read_text(encoding="utf-8") for path in PROGRAM}
+    assert len(lines) > 100
+    assert [name for name, text in lines.items() if CLOCKS_THAT_CAN_BE_SET.search(text)] == []
+
+
 def test_only_the_commands_and_the_configuration_read_flags():
     readers = {relative(path) for path in PROGRAM if any(is_inside(name, ("absl",)) for name in imported(path))}
     assert "fabir_tf/commands/train.py" in readers
