@@ -22,6 +22,7 @@ from fabir_tf.edge.settings import EdgeSettings
 from fabir_tf.export.loading import read_saved_model, validate_harmless
 from fabir_tf.models.bilm import read_bilm
 from fabir_tf.models.hugging_face import read_hugging_face
+from fabir_tf.models.quantised_weights import quantise_weights
 from fabir_tf.models.safetensors import read_safetensors
 from fabir_tf.models.weights import read_state, write_arrays
 from fabir_tf.pipelines.datasets.asked import read_asked
@@ -33,6 +34,7 @@ from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.documents.index import DocumentIndex
+from fabir_tf.pipelines.documents.sharded_index import ShardedIndex, open_index
 from fabir_tf.pipelines.documents.sqlite import sqlite3
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.text.registry import read_processor
@@ -289,9 +291,14 @@ _ROWS = {
 # === How they are read ===
 
 
+def _shards(folder: Path) -> None:
+    with ShardedIndex(folder, create=2) as index:
+        index.update([Document(f"{title}.txt", text) for title, text, _ in ARTICLES])
+
+
 def _searched(path: Path) -> Any:
-    with DocumentIndex(path) as index:
-        return index.search("Who built the old mill?"), index.first(3), index.sources(), len(index)
+    with open_index(path) as index:
+        return index.search("Who built the old mill?"), index.first(3), index.sources(), index.digest(), len(index)
 
 
 def _run(folder: Path) -> Any:
@@ -353,10 +360,14 @@ PARSERS = {
         inside=_with_state,
         part=b'{"f1": 50.0}',
     ),
+    "int8": Parser(
+        lambda path: write_arrays(path, quantise_weights({"model/kernel": np.eye(3, dtype=np.float32)}), {}), read_state
+    ),
     "calibration": Parser(_as_written(_CALIBRATION), Calibration.load),
     "abstaining": Parser(_as_written(_CALIBRATION | {"no_answer": _NO_ANSWER}), Calibration.load),
     "edge": Parser(_in_folder("reader.json", EDGE), EdgeSettings.load, "reader.json"),
     "index": Parser(_index, _searched),
+    "shard": Parser(_shards, _searched, "2-of-2.index"),
     "rows": Parser(_index, _searched, inside=_with_values, part=json.dumps(_ROWS).encode()),
     "saved_model": Parser(
         _saved_model, lambda folder: validate_harmless(read_saved_model(folder), folder), "saved_model.pb"
