@@ -119,7 +119,8 @@ def partial_file(path: str | os.PathLike, origin: Mapping[str, str], resume: boo
         _validate_former(place, note, origin, resume)
         partial = PartialFile(place, str(path), descriptor, former)
         try:
-            write_text(note, json.dumps(origin, indent=2) + "\n")
+            with named_errors(path, note):
+                write_text(note, json.dumps(origin, indent=2) + "\n")
             yield partial
             partial.cut()
         except BaseException:

@@ -295,8 +295,8 @@ def test_two_variables_with_one_path_are_an_error(tmp_path):
 def test_a_file_of_a_later_version_is_refused(path):
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
-    np.savez(path, **arrays | {"format": np.array(3)})
-    with pytest.raises(UserError, match=r"last\.npz: found format 3, expected at most 2"):
+    np.savez(path, **arrays | {"format": np.array(4)})
+    with pytest.raises(UserError, match=r"last\.npz: found format 4, expected at most 3"):
         load_checkpoint(path, make_model(2))
 
 

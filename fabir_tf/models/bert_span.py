@@ -35,7 +35,9 @@ class BertSpanConfig(ReaderConfig):
         "", "Folder of the encoder to train, a BERT or DistilBERT in Hugging Face's layout; its head is not read"
     )
     head: str = setting("dense", "The head on the encoder's last hidden states", choices=layers.BERT_HEADS)
-    max_sequence: int = setting(384, "Longest sequence of question and passage, in word pieces", low=8)
+    max_sequence: int = setting(
+        384, "Longest sequence that BERT reads, in word pieces; longer passages are read in windows", low=8
+    )
     pieces: int = setting(30_522, "Rows of the table of word pieces, padding included", low=1, derived=True)
     d_model: int = setting(384, "Features of a token", low=1, derived=True)
     num_layers: int = setting(6, "Layers of the encoder", low=1, derived=True)

@@ -55,7 +55,7 @@ class BidafCheungConfig(WordReaderConfig):
     )
     tune_word_model: bool = setting(False, "Train the BERT of --word_model, too, which is frozen otherwise")
     max_sequence: int = setting(
-        512, "Longest text that this BERT reads, in word pieces; longer passages are read in windows", low=8
+        512, "Longest sequence that BERT reads, in word pieces; longer passages are read in windows", low=8
     )
     units: int = setting(150, "Features of the state of each recurrent network", low=1)
     dropout: float = setting(
