@@ -59,8 +59,8 @@ class Postings(NamedTuple):
     """Where a word occurs.
 
     Attributes:
-        texts: int64, the texts that have it, ascending.
-        counts: int64, how often.
+        texts: int32 or int64, the texts that have it, ascending.
+        counts: int32 or int64, how often.
     """
 
     texts: np.ndarray

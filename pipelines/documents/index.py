@@ -36,8 +36,9 @@ FORMAT = 1
 LONGEST_WAIT = 30.0
 """Seconds that a process waits for another one that is writing."""
 
-MOST_REMEMBERED = 5_000_000
-"""Occurrences of words that are kept in memory between two questions, 12 bytes each."""
+MOST_REMEMBERED = 30_000_000
+"""Paragraphs of words that are kept in memory between two questions, 8 bytes each: the words that were asked for last.
+Reading those of a word that most of a million paragraphs have takes a second."""
 
 LARGEST_ID = 2**28
 """No index has numbered so many paragraphs; a damaged one could ask for any amount of memory."""
@@ -408,20 +409,24 @@ class DocumentIndex:
         self._postings, self._remembered, self._seen = {}, 0, version
 
     def _occurrences(self, word: str) -> Postings:
-        if word in self._postings:
-            return self._postings[word]
+        found = self._postings.pop(word, None)
+        if found is None:
+            found = self._read_occurrences(word)
+            self._remembered += len(found.texts)
+        # The last ones are those that were asked for last.
+        self._postings[word] = found
+        while self._remembered > MOST_REMEMBERED and len(self._postings) > 1:
+            self._remembered -= len(self._postings.pop(next(iter(self._postings))).texts)
+        return found
+
+    def _read_occurrences(self, word: str) -> Postings:
         pairs = self._connection.execute(
             "SELECT doc, count(*) FROM occurrences WHERE term = ? GROUP BY doc", (word,)
         ).fetchall()
         ids, counts = np.array(pairs, np.int64).reshape(-1, 2).T
         texts = self._statistics.places[ids]
         order = np.argsort(texts)
-        found = Postings(texts[order].astype(np.int64), counts[order])
-        self._remembered += len(pairs)
-        if self._remembered > MOST_REMEMBERED:
-            self._postings, self._remembered = {}, len(pairs)
-        self._postings[word] = found
-        return found
+        return Postings(texts[order].astype(np.int32), counts[order].astype(np.int32))
 
     def _paragraph(self, number: int) -> Paragraph:
         row = self._connection.execute(

@@ -69,6 +69,19 @@ def test_our_own_pages_are_found_as_in_memory(tmp_path, pages):
     assert os.listdir(tmp_path) == ["index"]
 
 
+def test_little_memory_for_words_changes_nothing(tmp_path, pages, monkeypatch):
+    from fabir_tf.pipelines.documents import index as module
+
+    monkeypatch.setattr(module, "MOST_REMEMBERED", 150)
+    with DocumentIndex(tmp_path / "index", create=True) as index:
+        index.update(pages)
+        for _ in range(2):
+            check_alike(index, pages)
+            kept = [len(postings.texts) for postings in index._postings.values()]
+            assert len(kept) > 1
+            assert sum(kept) == index._remembered <= 150
+
+
 def test_changes_are_followed(tmp_path):
     first = [Document("a", "the mill"), Document("b", "the wheel"), Document("c", "the lake")]
     second = [Document("d", "the hill"), Document("b", "the **new** wheel", "markdown"), Document("c", "the lake")]
