@@ -242,4 +242,5 @@ def test_killed_and_resumed_the_memory_does_not_grow_with_the_file(tiny_run, tmp
     assert done.returncode == 0, done.stderr
     less, more = json.loads((tmp_path / "found.json").read_text())["found"]
     assert less["killed"] == more["killed"] == 1
-    assert more["peak_mib"] < 1.1 * less["peak_mib"]
+    # TensorFlow keeps more memory for a while; three times the rows would be three times the texts.
+    assert more["peak_mib"] < 1.25 * less["peak_mib"]
