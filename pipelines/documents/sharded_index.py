@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,6 +95,7 @@ class ShardedIndex:
             ]
             self._opened = opened.pop_all()
         self._threads = ThreadPoolExecutor(len(self._indexes))
+        self._order: _Order | None = None
 
     def _found(self, create: int | None) -> Shards:
         found = find_shards(self.path)
@@ -188,21 +189,49 @@ class ShardedIndex:
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator["_Joined"]:
         with contextlib.ExitStack() as stack:
-            yield _Joined([stack.enter_context(index.snapshot()) for index in self._indexes])
+            parts = [stack.enter_context(index.snapshot()) for index in self._indexes]
+            # The locks of all shards are held here, so threads take turns. An index that has changed has new arrays.
+            if self._order is None or any(
+                part.positions is not before for part, before in zip(parts, self._order.positions, strict=True)
+            ):
+                self._order = _ordered(parts)
+            yield _Joined(parts, self._order)
+
+
+class _Order(NamedTuple):
+    """Where the paragraphs of all shards stand, one behind the other, in the order of their documents.
+
+    Attributes:
+        positions: int64, those of the documents, by shard.
+        joined: int64, the number of each paragraph in all shards, one behind the other, by its place in the order.
+        lengths: int64, the words of each paragraph, by its place.
+        places: int64, the places of the paragraphs of each shard.
+        ends: int64, the number behind the last paragraph of each shard.
+    """
+
+    positions: list[np.ndarray]
+    joined: np.ndarray
+    lengths: np.ndarray
+    places: list[np.ndarray]
+    ends: np.ndarray
+
+
+def _ordered(parts: list[Snapshot]) -> _Order:
+    # A document's paragraphs are in one shard, in their order, which a stable sort keeps.
+    joined = np.argsort(np.concatenate([part.positions for part in parts]), kind="stable")
+    places = np.empty_like(joined)
+    places[joined] = np.arange(len(places))
+    ends = np.cumsum([len(part.lengths) for part in parts])
+    lengths = np.concatenate([part.lengths for part in parts])[joined]
+    return _Order([part.positions for part in parts], joined, lengths, np.split(places, ends[:-1]), ends)
 
 
 class _Joined:
     """The snapshots of all shards as one; a place counts the paragraphs of all of them in their documents' order."""
 
-    def __init__(self, parts: list[Snapshot]):
-        self._parts = parts
-        # A document's paragraphs are in one shard, in their order, which a stable sort keeps.
-        self._order = np.argsort(np.concatenate([part.positions for part in parts]), kind="stable")
-        self.lengths = np.concatenate([part.lengths for part in parts])[self._order]
-        places = np.empty_like(self._order)
-        places[self._order] = np.arange(len(places))
-        self._ends = np.cumsum([len(part.lengths) for part in parts])
-        self._places = np.split(places, self._ends[:-1])
+    def __init__(self, parts: list[Snapshot], order: _Order):
+        self._parts, self._order = parts, order
+        self.lengths = order.lengths
 
     def postings(self, words: list[str], threads: ThreadPoolExecutor) -> dict[str, Postings]:
         """Where each of some words occurs, by place."""
@@ -210,16 +239,16 @@ class _Joined:
         return {word: self._join([of_part[word] for of_part in found]) for word in words}
 
     def _join(self, postings: list[Postings]) -> Postings:
-        texts = np.concatenate([places[one.texts] for places, one in zip(self._places, postings, strict=True)])
+        texts = np.concatenate([places[one.texts] for places, one in zip(self._order.places, postings, strict=True)])
         counts = np.concatenate([one.counts for one in postings])
         order = np.argsort(texts)
         return Postings(texts[order], counts[order])
 
     def paragraph(self, place: int) -> Paragraph:
         """The paragraph at a place."""
-        joined = int(self._order[place])
-        number = int(np.searchsorted(self._ends, joined, side="right"))
-        return self._parts[number].paragraph(joined - (int(self._ends[number - 1]) if number else 0))
+        joined, ends = int(self._order.joined[place]), self._order.ends
+        number = int(np.searchsorted(ends, joined, side="right"))
+        return self._parts[number].paragraph(joined - (int(ends[number - 1]) if number else 0))
 
 
 def total(changes: Iterable[Changes]) -> Changes:
