@@ -101,8 +101,14 @@ def _make_file(values: flags.FlagValues, skip: Callable[[str], None], shards: No
 
 
 def _make_shards(values: flags.FlagValues, skip: Callable[[str], None], shards: int) -> tuple[Changes, int]:
-    # The processes report what they leave out.
-    _first_of(read_documents(values.input, lambda sentence: None), values)
+    faults: list[str] = []
+    try:
+        _first_of(read_documents(values.input, faults.append), values)
+    except UserError:
+        # Otherwise the processes report what they leave out.
+        for sentence in faults:
+            skip(sentence)
+        raise
     path = user_path(values.index)
     validate_writable(path / "shard" if path.is_dir() else path)
     with ShardedIndex(values.index, create=shards) as index:

@@ -204,6 +204,9 @@ def test_mistakes_are_one_sentence(tmp_path):
         assert status == 2, errors
         assert sentence in errors
         assert "Traceback" not in errors
+    (tmp_path / "bad.jsonl").write_text('{"id": "a", "text": 5}\n')
+    status, _, errors = run(f"--input={tmp_path / 'bad.jsonl'}", f"--index={tmp_path / 'new'}", "--shards=2")
+    assert (status, errors.count("text is the number 5")) == (2, 1), errors
     assert not (tmp_path / "new").exists()
     with pytest.raises(UserError, match="a folder without an index"):
         open_index(tmp_path / "other")
