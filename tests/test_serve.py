@@ -525,7 +525,7 @@ def test_idle_grpc_connections_keep_nobody_waiting(of_saved_model):
 def test_a_token_and_a_small_queue(exported, tmp_path):
     (tmp_path / "token").write_text("open-sesame\n")
     arguments = (f"--token_file={tmp_path / 'token'}", "--cors_origins=https://example.org", "--max_enqueued_batches=1")
-    arguments += ("--max_batch_size=1", "--num_batch_threads=1", "--shutdown_delay=1.5")
+    arguments += ("--max_batch_size=1", "--num_batch_threads=1", "--shutdown_delay=4")
     with serving(f"--model_base_path={exported.folder.parent}", *arguments, grpc=True) as server:
         for path in ("/", "/v1/info", "/v1/answer", "/v1/models/fabir", "/metrics"):
             assert server.ask(path)[0] == 401
