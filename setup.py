@@ -83,6 +83,9 @@ setup(
         # fabir-serve: HTTP (pure Python, 8 MB, the best kept of its kind), TensorFlow Serving's messages and gRPC, and
         # what Prometheus reads.
         "serve": ["starlette", "uvicorn", "prometheus-client", "tensorflow-serving-api", "grpcio-health-checking"],
+        # fabir-beam: collections on several processes or machines. Apache Beam needs protobuf 6 where TensorFlow takes 7,
+        # and so an environment of its own. pyarrow reads and writes Parquet.
+        "beam": ["apache-beam>=2.77", "protobuf<7", "pyarrow"],
         # fabir-export --format=...: the converter that TensorFlow lacks, and what reads the model back and computes it.
         # Who only answers needs the runtime alone: onnxruntime (the most used), ai-edge-litert (phones and small
         # boards) or openvino (Intel's processors).
@@ -116,6 +119,7 @@ setup(
             "fabir-index = fabir_tf.commands.entry:index",
             "fabir-search = fabir_tf.commands.entry:search",
             "fabir-serve = fabir_tf.commands.entry:serve",
+            "fabir-beam = fabir_tf.commands.entry:beam",
         ]
     },
 )

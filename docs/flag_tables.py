@@ -56,6 +56,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-index` | `--input` (a folder, a file or JSON lines), `--index`, `--shards` |
 | `fabir-search` | `--run_dir`, `--index`, `--question` or `--input_file`, `--paragraphs`, `--output_file`, `--n_best`, `--resume` |
 | `fabir-serve` | `--run_dir`, `--model_base_path` or `--model_config_file`, `--model_name`, `--trust_model`, `--index`, `--paragraphs`; `--host`, `--rest_api_port`, `--grpc_port` (`--port` is refused), `--token_file`, `--cors_origins`, `--allowed_hosts`, `--access_log`, `--shutdown_delay`; `--batching_parameters_file`, `--max_batch_size`, `--batch_timeout_micros`, `--max_enqueued_batches`, `--num_batch_threads`; `--request_timeout`, `--header_timeout`, `--body_timeout`, `--max_body_mb`, `--max_questions`, `--max_question_characters`, `--max_passage_characters` |
+| `fabir-beam` | `--saved_model`, `--trust_model`, `--input`, `--question` (any number) or `--questions_file`, `--output_dir`, `--output_format`, `--shard_records`, `--n_best`, `--batch_size`, `--best_per_question`, `--num_processes` or `--beam_options` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--format` (`saved_model`, or [`onnx`, `litert`, `openvino`](guides/edge.md)), `--quantization`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
 | `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
@@ -65,7 +66,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
 | evaluate, predict, search, serve, export, analyze | `--model` (a reader that comes with the package, or the folder of a published BERT) instead of `--run_dir`, `--no_answer_threshold` |
 | these five and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
-| all | `--import`, a Python module to load first; and all but `fabir-predict`, `fabir-search`, `fabir-serve`, `fabir-index` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
+| all | `--import`, a Python module to load first; and all but `fabir-predict`, `fabir-search`, `fabir-beam`, `fabir-serve`, `fabir-index` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
 """
 
 

@@ -38,6 +38,7 @@ COMMANDS = (
     "index",
     "search",
     "serve",
+    "beam",
 )
 
 

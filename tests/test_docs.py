@@ -34,6 +34,7 @@ PAGES = (*RUNNING, ROOT / "WORKSPACE.md", CARD)
 # Lines that the test does not run as they are, and why.
 ONLY_PARSED = {
     "fabir-compare": "trains several readers; test_comparison.py runs small ones",
+    "fabir-beam": "needs apache-beam, in an environment of its own; test_beam.py runs it",
     "fabir-serve": "runs until it is told to end; test_serve.py runs it",
     "fabir-reproduce": "trains up to twelve readers; test_reproduce.py runs small ones",
 }
@@ -53,7 +54,7 @@ NOT_RUN = {
 # What the blocks of a page import beside the package's own requirements.
 PACKAGES = {"docs/guides/edge.md": ("tf2onnx", "onnxruntime")}
 # Commands that read no dataset of TFDS and keep no tokens.
-WITHOUT_DATASETS = ("predict", "search", "index", "convert", "serve")
+WITHOUT_DATASETS = ("predict", "search", "index", "convert", "serve", "beam")
 # Folders and endings of the repository's own files.
 PATH = re.compile(
     r"(?<![\w/.-])(?:(?:benchmarks|configs|docs|export|fabir_tf|layers|notebooks|pipelines|tests)/[\w./-]*[\w/]"

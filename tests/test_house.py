@@ -37,7 +37,8 @@ MAY_IMPORT = {
     "export": _READING | {"edge", "export"},
     "experiments": _READING | {"training", "analysis", "experiments"},
     "serving": _READING | {"export", "serving"},
-    "commands": _READING | {"training", "analysis", "experiments", "edge", "export", "serving", "commands"},
+    "beam": _READING | {"export", "beam"},
+    "commands": _READING | {"training", "analysis", "experiments", "edge", "export", "serving", "beam", "commands"},
 }
 FROM_OUTSIDE = {"layers": ("keras", "numpy")}
 NEVER_FROM_OUTSIDE = {"pipelines": ("keras", "tensorflow.keras"), "edge": ("keras", "tensorflow")}

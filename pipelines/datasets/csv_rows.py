@@ -37,12 +37,13 @@ def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] 
     return _rows(_lines(decode(raw, name, "CSV in UTF-8", faults)), name, parsed)
 
 
-def stream_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+def stream_rows(lines: Iterable[bytes], name: str, before: int | None = None) -> Iterator[Row]:
     """Reads the rows of a CSV file as it arrives; no column is parsed.
 
     Args:
         lines: the lines of the file or pipe.
         name: its name, for messages.
+        before: where lines behind the header are left out, how many lines stand before the others.
 
     Returns:
         The rows; one that is not UTF-8 has an error.
@@ -50,10 +51,65 @@ def stream_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     Raises:
         UserError: it has no usable header.
     """
-    texts = (
-        line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape") for number, line in enumerate(lines, 1)
-    )
-    return _rows(itertools.chain.from_iterable(map(_lines, texts)), name, ())
+    return _rows(itertools.chain.from_iterable(_lines(text) for _, text in _decoded(lines)), name, (), before)
+
+
+def record_starts(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, int]]:
+    """Finds where the records of a CSV file begin, so that it can be read in parts.
+
+    Args:
+        lines: those of the file.
+        name: its name, for messages.
+
+    Yields:
+        The bytes and the lines before each record behind the header; not for one behind a carriage return alone, which
+        begins inside a line.
+
+    Raises:
+        UserError: it is empty.
+    """
+    taken = _Taken(lines)
+    records, has_header = _records(_reader(iter(taken), name)), False
+    while True:
+        taken.begin = None
+        found = next(records, None)
+        if found is None:
+            return
+        number, cells, error = found
+        if not has_header:
+            has_header = not error and any(cells)
+        elif taken.begin is not None and taken.begin != _Taken.INSIDE:
+            yield taken.begin, number - 1
+
+
+class _Taken:
+    """The decoded lines of a file, which are counted as they are taken.
+
+    Attributes:
+        begin: the bytes before the first line that was taken since this was None; `INSIDE` where a carriage return
+            alone stands before it.
+    """
+
+    INSIDE = -1
+
+    def __init__(self, lines: Iterable[bytes]):
+        self._lines = lines
+        self.begin: int | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        size = 0
+        for line, text in _decoded(self._lines):
+            for number, part in enumerate(_lines(text)):
+                if self.begin is None:
+                    self.begin = self.INSIDE if number else size
+                yield part
+            size += len(line)
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[tuple[bytes, str]]:
+    """The lines, also as texts; each byte that is not UTF-8 is a lone surrogate."""
+    for number, line in enumerate(lines, 1):
+        yield line, line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -61,17 +117,12 @@ def _lines(text: str) -> Iterator[str]:
     return iter(io.StringIO(text, newline=""))
 
 
-def _rows(lines: Iterator[str], name: str, parsed: Collection[str]) -> Iterator[Row]:
-    blank: list[str] = []
-    for first in lines:
-        if first.strip():
-            break
-        blank.append(first)
-    else:
-        raise UserError(f"{name}: the file is empty, expected CSV with a header.")
-    reader = csv.reader(itertools.chain(blank, [first], lines), delimiter=_delimiter(first), strict=True)
+def _rows(lines: Iterator[str], name: str, parsed: Collection[str], before: int | None = None) -> Iterator[Row]:
+    reader = _reader(lines, name)
     header: list[str] = []
+    left_out = 0
     for number, cells, error in _records(reader):
+        number += left_out
         place = f"line {number}"
         if error:
             yield Row(place, number, error=f"{name}: {place} is no valid CSV ({error}).")
@@ -82,8 +133,18 @@ def _rows(lines: Iterator[str], name: str, parsed: Collection[str]) -> Iterator[
             yield Row(place, number, error=message)
         elif not header and any(cells):
             header = _header([cell.strip() for cell in cells], f"{name}: {place}")
+            left_out = 0 if before is None else before - reader.line_num
         elif any(cells):
             yield _row(place, number, header, cells, parsed, name)
+
+
+def _reader(lines: Iterator[str], name: str) -> Any:
+    blank: list[str] = []
+    for first in lines:
+        if first.strip():
+            return csv.reader(itertools.chain(blank, [first], lines), delimiter=_delimiter(first), strict=True)
+        blank.append(first)
+    raise UserError(f"{name}: the file is empty, expected CSV with a header.")
 
 
 def has_header(raw: bytes) -> bool:

@@ -47,7 +47,7 @@ def read_whole(
     Raises:
         UserError: it is a document that is not JSON.
     """
-    numbered = list(_numbered(raw.split(b"\n")))
+    numbered = list(numbered_lines(raw.split(b"\n")))
     if _has_lines(numbered, is_row):
         return rows_of_lines(numbered, name)
     return Document(parse_json(raw, name, faults))
@@ -63,7 +63,7 @@ def read_stream(lines: Iterable[bytes], name: str) -> Document | Iterator[Row]:
     Raises:
         UserError: it is a document that is not JSON.
     """
-    numbered = _numbered(lines)
+    numbered = numbered_lines(lines)
     first = next(numbered, None)
     if first is None:
         return iter(())
@@ -122,9 +122,14 @@ def write_lines(data: SquadData) -> bytes:
     return "".join(lines).encode()
 
 
-def _numbered(lines: Iterable[bytes]) -> Iterator[Numbered]:
-    """The lines that are not blank, without the byte order mark at the beginning."""
-    for number, line in enumerate(lines, 1):
+def numbered_lines(lines: Iterable[bytes], before: int = 0) -> Iterator[Numbered]:
+    """The lines that are not blank with their numbers, without the byte order mark at the beginning of a file.
+
+    Args:
+        lines: lines of a file.
+        before: how many of its lines stand before them.
+    """
+    for number, line in enumerate(lines, before + 1):
         content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         if content.strip():
             yield number, content

@@ -119,6 +119,21 @@ def decode_text(raw: bytes, name: str) -> str:
     return text
 
 
+def document_of(raw: bytes, source: str, name: str) -> Document:
+    """The document in a file, whose format shows in the ending of its source.
+
+    Args:
+        raw: the file.
+        source: the document's.
+        name: the file's name, for messages.
+
+    Raises:
+        UserError: it is no text that can be decoded.
+    """
+    format = format_of(source)
+    return Document(source, raw if format == PDF else decode_text(raw, name), format)
+
+
 _Reader = Callable[[], Document]
 
 
@@ -152,9 +167,7 @@ def _sources(folder: Path) -> Iterator[str]:
 
 
 def _read(path: str | os.PathLike, source: str) -> Document:
-    raw = read_input(path, _EXPECTED)
-    format = format_of(source)
-    return Document(source, raw if format == PDF else decode_text(raw, str(path)), format)
+    return document_of(read_input(path, _EXPECTED), source, str(path))
 
 
 def _from_lines(path: str | os.PathLike, position: Position) -> Iterator[tuple[int, _Reader]]:

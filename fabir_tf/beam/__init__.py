@@ -1,0 +1,1 @@
+"""Reads collections with Apache Beam; all but the command needs the extra `beam`."""
