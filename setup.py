@@ -83,8 +83,8 @@ setup(
         # fabir-serve: HTTP (pure Python, 8 MB, the best kept of its kind), TensorFlow Serving's messages and gRPC, and
         # what Prometheus reads.
         "serve": ["starlette", "uvicorn", "prometheus-client", "tensorflow-serving-api", "grpcio-health-checking"],
-        # fabir-beam: collections on several processes or machines. Apache Beam needs protobuf 6 where TensorFlow takes 7,
-        # and so an environment of its own. pyarrow reads and writes Parquet.
+        # fabir-beam: collections on several processes or machines. Apache Beam needs protobuf 6 where TensorFlow takes
+        # 7, and so an environment of its own. pyarrow reads and writes Parquet.
         "beam": ["apache-beam>=2.77", "protobuf<7", "pyarrow"],
         # fabir-export --format=...: the converter that TensorFlow lacks, and what reads the model back and computes it.
         # Who only answers needs the runtime alone: onnxruntime (the most used), ai-edge-litert (phones and small
