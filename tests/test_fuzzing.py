@@ -1,6 +1,7 @@
 """Any content of a file gives a result or one sentence. `--hypothesis-profile=fuzzing` tries more."""
 
 import contextlib
+import functools
 import json
 import re
 import warnings
@@ -49,6 +50,42 @@ def test_the_valid_file_is_read(parsed):
 def test_a_damaged_file_gives_a_result_or_one_sentence(parsed, data):
     parser, _, valid = parsed
     read(parsed, data.draw(contents(parser.part or valid)))
+
+
+# Words that the reader knows, and what texts of the web are made of.
+PIECES = st.one_of(
+    st.sampled_from(
+        ("Anna Keld", "the old mill", "1712", "[SEP]", "[PAD]", ". ", ", ", "\n\n", " ", "\u2028", "\x00", "\ud800")
+    ),
+    st.sampled_from(("e\u0301", "\u200d", "\ufeff", "日本", "ﬁ", "İ", "😀", "<b>", "a" * 70, "U.S.", "..", "'s")),
+    st.text(max_size=6),
+)
+LONG = st.builds(lambda text, times: text * times, st.lists(PIECES, max_size=12).map("".join), st.integers(1, 4))
+
+
+@CHOSEN
+@given(pairs=st.lists(st.tuples(LONG, LONG), min_size=1, max_size=8))
+def test_any_texts_get_the_same_answers_in_python_and_in_the_graph(exported, pairs):
+    """Whatever the texts are, each answer is a part of its passage, and the SavedModel gives the same."""
+    questions, passages = zip(*pairs, strict=True)
+    found = exported.reader.answer_batch(questions, passages, n_best=2)
+    in_graph = _of_saved_model(exported.folder).answer_batch(questions, passages, n_best=2)
+    for answer, other, passage in zip(found, in_graph, passages, strict=True):
+        assert answer.text == passage[answer.start : answer.end]
+        assert 0 <= answer.probability <= 1
+        assert other.no_answer_probability == pytest.approx(answer.no_answer_probability, abs=1e-4)
+        # Spans of equal scores may come in either order.
+        if len(answer.n_best) < 2 or answer.n_best[0].probability - answer.n_best[1].probability > 1e-4:
+            assert [(span.start, span.end) for span in other.n_best[:1]] == [
+                (span.start, span.end) for span in answer.n_best[:1]
+            ]
+
+
+@functools.cache
+def _of_saved_model(folder):
+    from fabir_tf.export import SavedModelReader
+
+    return SavedModelReader(folder)
 
 
 # === Found cases ===
