@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_one_sentence(exported, own_question, tmp_path):
         assert (status, message in stderr, stderr.count("\n")) == (2, True, 1), stderr
     status, stderr = beam(f"--saved_model={tmp_path}", f"--input={own_question}", output)
     assert (status, "found no SavedModel" in stderr) == (2, True), stderr
-    for options, message in (("--nonsense=1", "found --nonsense=1"), ("--streaming", "found no --runner")):
+    for options, message in (("--nonsense=1", "found no --runner"), ("--runner='x", "No closing quotation")):
         status, stderr = beam(model, f"--input={own_question}", output, f"--beam_options={options}")
         assert (status, message in stderr) == (2, True), stderr
     status, stderr = beam(model, f"--input={own_question}", output, f"--n_best={EXPORTED_N_BEST + 1}")

@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
@@ -53,33 +53,42 @@ def run_in_processes(build: Build, processes: int, watch: Watch, seconds: float 
         return _Run(lambda: _counted(_pipeline(build, options, runner))).wait(watch, seconds)
 
 
-def run_with_options(build: Build, arguments: str) -> dict[str, int]:
-    """Runs a pipeline with options of Beam, which name the runner.
+def parsed_options(text: str) -> PipelineOptions:
+    """Beam's options as one would type them.
+
+    Args:
+        text: the options; unknown ones stay, because a runner far away may know them.
+
+    Raises:
+        UserError: none names the runner.
+    """
+    try:
+        options = PipelineOptions(shlex.split(text))
+        runner = options.view_as(StandardOptions).runner
+    except (ValueError, SystemExit) as error:
+        raise UserError(f"--beam_options={text}: expected options of Apache Beam ({error})") from None
+    if not runner:
+        raise UserError(f"--beam_options={text}: found no --runner, expected one such as --runner=FlinkRunner")
+    return options
+
+
+def run_with_options(build: Build, options: PipelineOptions) -> dict[str, int]:
+    """Runs a pipeline with the runner that Beam's options name.
 
     Args:
         build: adds the steps to a pipeline.
-        arguments: the options as one would type them.
+        options: what `parsed_options` returned.
 
     Returns:
         What `COUNTERS` have counted; empty if the runner does not tell it.
 
     Raises:
-        UserError: an option is unknown, or a step failed.
+        UserError: a step failed.
     """
-    options = _options(shlex.split(arguments))
     try:
         return _counted(_pipeline(build, options, None))
     except Exception as error:
         raise UserError(_sentence(error)) from None
-
-
-def validate_options(arguments: str) -> None:
-    """Checks options of Beam.
-
-    Raises:
-        UserError: one is unknown, or none names the runner.
-    """
-    _options(shlex.split(arguments))
 
 
 class _Run:
@@ -129,20 +138,6 @@ def _counted(result: Any) -> dict[str, int]:
     counters = result.metrics().query(beam.metrics.MetricsFilter().with_namespace(NAMESPACE))["counters"]
     found = {one.key.metric.name: one.result for one in counters}
     return {name: found.get(name, 0) for name in COUNTERS}
-
-
-def _options(arguments: Sequence[str]) -> PipelineOptions:
-    options = PipelineOptions(list(arguments))
-    unknown = [argument for argument in arguments if argument.startswith("-") and not _is_known(argument, options)]
-    if unknown:
-        raise UserError(f"--beam_options: found {unknown[0]}, expected options of Apache Beam")
-    if not options.view_as(StandardOptions).runner:
-        raise UserError("--beam_options: found no --runner, expected one such as --runner=FlinkRunner")
-    return options
-
-
-def _is_known(argument: str, options: PipelineOptions) -> bool:
-    return argument.lstrip("-").partition("=")[0] in options.get_all_options()
 
 
 def _sentence(error: BaseException) -> str:

@@ -83,8 +83,7 @@ def main(values: flags.FlagValues) -> None:
     rows, documents = input_files(values.input)
     if documents and not questions:
         raise UserError(f"{documents[0]}: a document has no question, expected --question or --questions_file")
-    if values.beam_options:
-        launcher.validate_options(values.beam_options)
+    options = launcher.parsed_options(values.beam_options) if values.beam_options else None
     parts = tuple(cut_parts(rows, documents, values.shard_records))
     if not parts:
         raise UserError(f"--input={','.join(values.input)}: found no record")
@@ -102,8 +101,8 @@ def main(values: flags.FlagValues) -> None:
     def build(pipeline: Any) -> None:
         read_collection(pipeline, collection, handler)
 
-    if values.beam_options:
-        counts = launcher.run_with_options(build, values.beam_options)
+    if options:
+        counts = launcher.run_with_options(build, options)
     else:
         counts = _run_here(build, values, shards, len(finished))
     _tell(counts, shards, len(finished), values)
