@@ -101,10 +101,7 @@ def main(values: flags.FlagValues) -> None:
     def build(pipeline: Any) -> None:
         read_collection(pipeline, collection, handler)
 
-    if options:
-        counts = launcher.run_with_options(build, options)
-    else:
-        counts = _run_here(build, values, shards, len(finished))
+    counts = launcher.run_with_options(build, options) if options else _run_here(build, values, shards, len(finished))
     _tell(counts, shards, len(finished), values)
 
 
