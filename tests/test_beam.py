@@ -133,9 +133,8 @@ def rows(tmp_path_factory):
         for number, (title, question) in enumerate(ASKED)
     ]
     records.insert(5, {"id": 2, "question": "Again?", "context": "Ada came."})
-    records.insert(7, {"question": "Who came to Dunmere?", "context": "Ada\ud800 came to Dunmere."})
-    write = (folder / "a.jsonl").open("w", encoding="utf-8", errors="surrogatepass")
-    with write as file:
+    records.insert(7, {"question": "Who came to Dunmere?", "context": "Ada came to Dunmere."})
+    with (folder / "a.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
         file.write('nonsense\n{"id": "e", "question": "", "passage": "Ada came."}\n{"id": "n", "question": "Who?"}\n')
     with (folder / "b.csv").open("w", encoding="utf-8", newline="") as file:
@@ -180,7 +179,7 @@ def test_each_record_has_one_answer_or_one_reason(exported, rows, tmp_path):
     assert all(part in reason for (_, _, reason), part in zip(reasons, expected, strict=True)), reasons
 
     passages = [PASSAGES[title] for title, _ in ASKED]
-    passages.insert(6, "Ada\ud800 came to Dunmere.")
+    passages.insert(6, "Ada came to Dunmere.")
     reader = SavedModelReader(exported.folder)
     passages += [PASSAGES["Owl"], "Two lines\nin one cell: Anna Keld built it."]
     answers = reader.answer_batch([row["question"] for row in found], passages, n_best=2)

@@ -24,7 +24,8 @@ LOST = "a worker process ended too early: the finished shards are kept, and the 
 
 # What TensorFlow reads when it starts.
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-_OWN_ERROR = re.compile(r"(?:UserError|WriteError)(?:\(|: )(.+?)(?: \[while running .*)?$", re.MULTILINE)
+_MISTAKE = re.compile(r"UserError(?:\(|: )(.+?)(?: \[while running .*)?$", re.MULTILINE)
+_UNWRITTEN = re.compile(r"WriteError: \[Errno \d+\] (.+?): '(.+?)'")
 
 
 def run_in_processes(build: Build, processes: int, watch: Watch, seconds: float = 1.0) -> dict[str, int]:
@@ -145,8 +146,10 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, UserError):
         return str(error)
     text = str(error)
-    own = _OWN_ERROR.findall(text)
-    if own:
-        return own[-1]
+    unwritten, mistakes = _UNWRITTEN.search(text), _MISTAKE.findall(text)
+    if unwritten:
+        return f"{unwritten[2]}: cannot be written ({unwritten[1]})"
+    if mistakes:
+        return mistakes[-1]
     lines = [line for line in text.splitlines() if line.strip()]
     return f"Apache Beam could not run the pipeline ({lines[-1].strip() if lines else type(error).__name__})"
