@@ -9,7 +9,7 @@ questions.jsonl has the fields id, question and passage; answers is a folder of 
 import os
 import sys
 
-import ray
+import ray  # pyright: ignore[reportMissingImports]
 
 
 class Answers:

@@ -207,8 +207,9 @@ def _made_id(path: str, row: Row) -> str:
 def _id_of(path: str, row: Row) -> str | int:
     """The id of a bad row, if it has one."""
     given = row.fields.get("id") if isinstance(row.fields, dict) else None
-    is_id = isinstance(given, str | int) and not isinstance(given, bool) and given != ""
-    return given if is_id else _made_id(path, row)
+    if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
+        return _made_id(path, row)
+    return given
 
 
 def _documents_in(folder: str) -> list[str]:
