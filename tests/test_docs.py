@@ -65,7 +65,10 @@ PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?)(?: \"([^\"]*)\")?\)")
 FENCE = re.compile(r"^```(\w+)(?: title=\"([\w./-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 # Flags of programs that are not ours.
-FOREIGN = {"server", "check", "dist", "no-deps", "logdir", "strict"}
+FOREIGN = {"server", "check", "dist", "no-deps", "logdir", "strict"} | {
+    *("runner", "flink_master", "environment_type", "environment_config", "job_endpoint", "project", "region"),
+    *("temp_location", "sdk_container_image"),
+}
 # Of the readers that the lines train, unless they say otherwise.
 SMALL_MODEL = ("--num_layers=1", "--d_model=20", "--num_heads=2", "--reduction_hidden_dim=20", "--hidden_dim=20")
 # Pages of one idea each; the page of flags is generated.
