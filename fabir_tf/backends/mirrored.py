@@ -1,6 +1,7 @@
 """Training on several devices of one machine with TensorFlow: `tf.distribute.MirroredStrategy` and Keras' `fit`."""
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -13,8 +14,8 @@ from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.splitting import passages_of, split_batches, with_empty_example
 from fabir_tf.pipelines.features.tensor_batches import make_batches
 
-# Far apart, because Keras counts a generator's calls in the second number of its state.
-_SEED_STEP = 0x9E3779B1
+# Between the seeds of two devices.
+_SEED_STEP = 0x1E3779B1
 
 
 class MirroredModel(DeduplicatedModel):
@@ -23,8 +24,8 @@ class MirroredModel(DeduplicatedModel):
         loss = (sum over the devices of the sum of their examples' losses) / (number of examples of all devices)
 
     The gradients of this loss are summed over the devices, and then every device updates its own copy of the variables
-    in the same way. A clipped norm and a moving average are therefore those of one device. Each device drops values at
-    random by itself: its generators are moved by its number during the step.
+    in the same way. A clipped norm and a moving average are therefore those of one device. Each device drops values of
+    its own.
 
     Args:
         model: as for `DeduplicatedModel`; it was made inside the strategy's scope, as this one is.
@@ -44,11 +45,9 @@ class MirroredModel(DeduplicatedModel):
         replica = tf.distribute.get_replica_context()
         own = self._loss.count(targets)
         count = tf.maximum(replica.all_reduce(tf.distribute.ReduceOp.SUM, own), 1.0)
-        self._move_generators(replica.replica_id_in_sync_group)
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, own_random_numbers(self.non_trainable_variables):
             # The mean over this device's examples, as a part of the mean over all.
             loss = self._loss(targets, self(inputs, training=True)) * own / count
-        self._move_generators(-replica.replica_id_in_sync_group)
         variables = self.trainable_variables
         gradients = tape.gradient(loss, variables)
         known = [number for number, gradient in enumerate(gradients) if gradient is not None]
@@ -59,11 +58,25 @@ class MirroredModel(DeduplicatedModel):
         self._mean_loss.update_state(loss, sample_weight=count / replica.num_replicas_in_sync)
         return {"loss": self._mean_loss.result()}
 
-    def _move_generators(self, steps: Any) -> None:
-        for variable in self.non_trainable_variables:
-            if variable.name == GENERATOR:
-                moved = tf.cast(steps, variable.dtype) * tf.constant([_SEED_STEP, 0], variable.dtype)
-                variable.assign_add(moved)
+
+@contextlib.contextmanager
+def own_random_numbers(variables: Iterable[keras.Variable]) -> Iterator[None]:
+    """Gives each device random numbers of its own; the first one has those of a single device.
+
+    The states of the generators are the same on all devices before and after, so that a checkpoint holds one for all.
+
+    Args:
+        variables: those of a model; the states are among them.
+    """
+    states = [variable for variable in variables if variable.name == GENERATOR]
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    # The first number of a state is the seed, the second counts the calls.
+    moves = [tf.cast(replica, state.dtype) * tf.constant([_SEED_STEP, 0], state.dtype) for state in states]
+    for state, move in zip(states, moves, strict=True):
+        state.assign_add(move)
+    yield
+    for state, move in zip(states, moves, strict=True):
+        state.assign_sub(move)
 
 
 class _UpdatesOwnCopy:

@@ -128,7 +128,9 @@ def devices(
         names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")] or ["CPU:0"]
     one = "one device only" if len(names) == 1 else f"{len(names)} devices"
     log(f"--distribution=mirrored: training on {one}, {', '.join(names)}")
-    return tf.distribute.MirroredStrategy(names).scope()
+    # TensorFlow's own choice for parts of the CPU lets a process train on one number of devices only.
+    sums = tf.distribute.ReductionToOneDevice() if logical_devices else None
+    return tf.distribute.MirroredStrategy(names, sums).scope()
 
 
 def _split_cpu(count: int) -> None:

@@ -33,7 +33,7 @@ def training_devices(training: TrainingConfig, log: Callable[[str], object]) -> 
 
 def _refuse_several_machines(distribution: str) -> None:
     try:
-        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+        cluster = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
         machines = sum(len(addresses) for addresses in cluster.values())
     except (ValueError, AttributeError, TypeError):
         raise UserError("TF_CONFIG: found no description of a cluster in JSON, expected one, or none at all") from None
