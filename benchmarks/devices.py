@@ -28,6 +28,8 @@ flags.DEFINE_enum("reader", "fabir", list(READERS), "The reader.")
 flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
 
 NONE = "none"
+# What a process has entered for as long as it lives.
+_PROCESS = contextlib.ExitStack()
 
 
 def training(reader: str, tokenized, devices: str, batch_size: int, steps: int, threads: int) -> Callable[..., dict]:
@@ -55,8 +57,7 @@ def training(reader: str, tokenized, devices: str, batch_size: int, steps: int, 
     settings = TRAINING.replace(batch_size=batch_size, **distribution)
     config = READERS[reader]()
     rates = [name for name in config.to_dict() if name.endswith("dropout")]
-    # For as long as the process lives.
-    contextlib.ExitStack().enter_context(training_devices(settings, lambda line: None))
+    _PROCESS.enter_context(training_devices(settings, lambda line: None))
     config, processor = fit_processor(config.replace(**dict.fromkeys(rates, 0.0)), tokenized)
     trainer = compiled_model(config, settings, processor)
     found = examples_of(tokenized)

@@ -96,8 +96,8 @@ def train(
         The history: a list `epochs` of rows as in history.csv, and `best_f1`, `best_epoch`.
 
     Raises:
-        UserError: data, configuration or the run directory do not fit, there is no run to resume, or another training
-            is writing into the folder; nothing already written is lost.
+        UserError: data, configuration, devices or the run directory do not fit, there is no run to resume, or another
+            training is writing into the folder; nothing already written is lost.
     """
     run = RunDirectory(run_dir)
     if resume:
