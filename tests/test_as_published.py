@@ -42,6 +42,8 @@ OURS = {
     "deterministic": True,
     "dtype_policy": "float32",
     "jit_compile": False,
+    "distribution": "none",
+    "logical_devices": None,
     "null_head": False,
     "adadelta_rho": 0.95,
 }

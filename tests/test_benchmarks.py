@@ -167,6 +167,16 @@ def test_batches_of_similar_length_have_less_padding(tmp_path):
 
 
 @pytest.mark.slow
+def test_several_devices_are_compared_with_one(tmp_path):
+    found = found_by(tmp_path, "devices", "--questions=24", "--devices=2", "--steps=3", "--batch_size=6")["devices"]
+    assert set(found) == {"none", "2"}
+    for row in found.values():
+        assert set(row["speed"]) == set(row["ratio"]) == SPREAD
+    assert 0 < found["2"]["difference"] < 1e-4
+    assert found["none"]["difference"] == 0 and found["none"]["ratio"]["median"] == 1
+
+
+@pytest.mark.slow
 def test_the_input_pipeline_is_compared_with_the_model(tmp_path):
     found = found_by(tmp_path, "input_pipeline", "--questions=8")
     assert set(found) == {"training", "evaluation"}

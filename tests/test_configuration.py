@@ -16,7 +16,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.training.training_config import OPTIMIZER_SETTINGS, TrainingConfig
 
 # The lowest number does not fit the defaults of other fields.
-BOUND_TO_OTHERS = ("start_share", "d_model", "num_heads", "word_dim", "character_filters")
+BOUND_TO_OTHERS = ("logical_devices", "start_share", "d_model", "num_heads", "word_dim", "character_filters")
 CONFIGS = (*(family.config for family in MODELS.values()), TrainingConfig)
 FIELDS = [pytest.param(cls, field, id=field.name) for cls in CONFIGS for field in dataclasses.fields(cls)]
 NUMBERS = [parameter for parameter in FIELDS if parameter.values[1].type not in (str, bool)]
@@ -81,6 +81,10 @@ def training_configs(draw):
         values["passage_window"] = None
     if not values["wrong_passages"]:
         values["shared_norm"] = 0.0
+    if values["distribution"] == "none":
+        values["logical_devices"] = None
+    if values["distribution"] == "mirrored":
+        values |= {"jit_compile": False, "dtype_policy": "float32"}
     foreign = {name for names in OPTIMIZER_SETTINGS.values() for name in names} - {
         *OPTIMIZER_SETTINGS[values["optimizer"]]
     }

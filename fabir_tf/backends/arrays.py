@@ -3,8 +3,9 @@
 JAX keeps what it has compiled between processes in the folder that JAX_COMPILATION_CACHE_DIR names.
 """
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import keras
@@ -12,6 +13,8 @@ import numpy as np
 from keras.optimizers import Adam
 
 from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.array_batches import ROWS
 from fabir_tf.pipelines.features.array_batches import array_batches as feed
 from fabir_tf.pipelines.features.features import Features
 
@@ -20,10 +23,13 @@ __all__ = [
     "Logits",
     "compiles_with_xla",
     "computes_on_cpu",
+    "devices",
     "feed",
     "make_deterministic",
+    "optimizer_class",
     "sync",
     "traced",
+    "trainer",
     "write_events",
 ]
 
@@ -56,6 +62,74 @@ def compiles_with_xla(asked: bool) -> bool:
 def computes_on_cpu() -> bool:
     """Whether there is neither a GPU nor a TPU."""
     return jax.default_backend() == "cpu"
+
+
+def devices(
+    distribution: str, logical_devices: int | None, log: Callable[[str], object]
+) -> contextlib.AbstractContextManager:
+    """The devices to train on, as a context in which the model is made and trained.
+
+    JAX computes what one device would, and divides the rows of every array among the devices. A passage may therefore
+    lie on another device than its questions, and is then sent there.
+
+    Args:
+        distribution: "data_parallel", the only one that JAX has.
+        logical_devices: parts of the CPU that stand for devices; None for all devices that JAX finds.
+        log: called with one line that names the devices.
+
+    Raises:
+        UserError: another distribution, JAX has started with fewer logical devices, or the rows of a batch cannot be
+            divided among so many.
+    """
+    if distribution != "data_parallel":
+        raise UserError(
+            f"--distribution={distribution} needs TensorFlow, found KERAS_BACKEND=jax: expected "
+            "--distribution=data_parallel, which does the same there"
+        )
+    names = _parts_of_cpu(logical_devices) if logical_devices else keras.distribution.list_devices()
+    if ROWS % len(names):
+        raise UserError(
+            f"--distribution=data_parallel: found {len(names)} devices, expected 1, 2, 4, 8 or {ROWS}, among which the "
+            "rows of a batch can be divided"
+        )
+    one = "one device only" if len(names) == 1 else f"{len(names)} devices"
+    log(f"--distribution=data_parallel: training on {one}, {', '.join(names)}")
+    return _distributed(keras.distribution.DataParallel(devices=names))
+
+
+def _parts_of_cpu(count: int) -> list[str]:
+    """Names of logical devices, which are made of the CPU unless there are as many."""
+    with contextlib.suppress(RuntimeError):
+        # JAX has computed something.
+        jax.config.update("jax_num_cpu_devices", count)
+    found = keras.distribution.list_devices("cpu")
+    if len(found) < count:
+        raise UserError(
+            f"--logical_devices={count}: JAX has started with {len(found)}, expected a new process that has computed "
+            "nothing yet"
+        )
+    return found[:count]
+
+
+@contextlib.contextmanager
+def _distributed(distribution: keras.distribution.DataParallel) -> Iterator[None]:
+    # Keras' own scope does not end with an error.
+    former = keras.distribution.distribution()
+    keras.distribution.set_distribution(distribution)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(former)
+
+
+def trainer(model: keras.Model) -> DeduplicatedModel:
+    """What trains a model, on one device or several."""
+    return DeduplicatedModel(model)
+
+
+def optimizer_class(optimizer: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
+    """The class of an optimizer for what `trainer` returns: itself."""
+    return optimizer
 
 
 def make_deterministic() -> None:

@@ -1,5 +1,6 @@
 """Reading and training on TensorFlow: tf.data batches, and one graph for all lengths."""
 
+import contextlib
 import functools
 import os
 from collections import deque
@@ -13,8 +14,10 @@ import tensorflow as tf
 from fabir_tf import onednn
 from fabir_tf.backends.fused_adam import FusedAdam as Adam
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
+from fabir_tf.backends.mirrored import MirroredModel, mirrored_batches, mirrored_optimizer
 from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.models.deduplicated import DeduplicatedModel
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read, make_batches
 
@@ -25,11 +28,14 @@ __all__ = [
     "as_graph",
     "compiles_with_xla",
     "computes_on_cpu",
+    "devices",
     "feed",
     "make_deterministic",
+    "optimizer_class",
     "reading_kernels",
     "sync",
     "traced",
+    "trainer",
     "write_events",
 ]
 
@@ -88,8 +94,68 @@ class Logits:
 def feed(
     features: Features, batches: Iterable[np.ndarray], targets: Mapping[str, np.ndarray], like: Iterable[np.ndarray]
 ) -> tf.data.Dataset:
-    """The dataset to train on, from `make_batches`; `like` is for backends that compile for each shape."""
+    """The dataset to train on, from `make_batches`; `like` is for backends that compile for each shape.
+
+    Inside `devices` each of several devices gets a part of every batch.
+    """
+    if tf.distribute.has_strategy():
+        return mirrored_batches(tf.distribute.get_strategy(), features, batches, targets)
     return make_batches(features, batches, targets)
+
+
+def devices(
+    distribution: str, logical_devices: int | None, log: Callable[[str], object]
+) -> contextlib.AbstractContextManager:
+    """The devices to train on, as a context in which the model is made and trained.
+
+    Args:
+        distribution: "mirrored", the only one that TensorFlow has.
+        logical_devices: parts of the CPU that stand for devices; None for the GPUs of this machine, or its CPU.
+        log: called with one line that names the devices.
+
+    Raises:
+        UserError: another distribution, or TensorFlow has started with fewer logical devices.
+    """
+    if distribution != "mirrored":
+        raise UserError(
+            f"--distribution={distribution}: Keras' data parallelism has no effect on TensorFlow, expected "
+            "KERAS_BACKEND=jax in the environment, or --distribution=mirrored"
+        )
+    if logical_devices:
+        _split_cpu(logical_devices)
+        names = [f"CPU:{number}" for number in range(logical_devices)]
+    else:
+        names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")] or ["CPU:0"]
+    one = "one device only" if len(names) == 1 else f"{len(names)} devices"
+    log(f"--distribution=mirrored: training on {one}, {', '.join(names)}")
+    # TensorFlow's own choice for parts of the CPU lets a process train on one number of devices only.
+    sums = tf.distribute.ReductionToOneDevice() if logical_devices else None
+    return tf.distribute.MirroredStrategy(names, sums).scope()
+
+
+def _split_cpu(count: int) -> None:
+    """Makes logical devices of the CPU, unless there are as many."""
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    try:
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+    except RuntimeError:
+        # TensorFlow has computed something.
+        found = len(tf.config.list_logical_devices("CPU"))
+        if found < count:
+            raise UserError(
+                f"--logical_devices={count}: TensorFlow has started with {found}, expected a new process that has "
+                "computed nothing yet"
+            ) from None
+
+
+def trainer(model: keras.Model) -> DeduplicatedModel:
+    """What trains a model: on the devices of the strategy in whose scope it is made, if there is one."""
+    return MirroredModel(model) if tf.distribute.has_strategy() else DeduplicatedModel(model)
+
+
+def optimizer_class(optimizer: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
+    """The class of an optimizer for what `trainer` returns."""
+    return mirrored_optimizer(optimizer) if tf.distribute.has_strategy() else optimizer
 
 
 def as_graph(model: DeduplicatedModel) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:

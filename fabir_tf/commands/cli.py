@@ -476,6 +476,9 @@ def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple
         model, training = _with_published(name, model, training)
     if values.adapt:
         training = _with_adapting(name, config.to_dict() | model, training)
+    if training.get("distribution") == "none":
+        # Those of the run had their meaning with its distribution.
+        training = {"logical_devices": None} | training
     return config.replace(**model), recorded_training(run).replace(**training)
 
 

@@ -4,7 +4,7 @@
 
 Settings come from the defaults, with --as_published from the paper of the --model, then from --config=FILE.json, then
 from flags and --flagfile; later ones win. With --resume they are those of the run, and only --epochs, --max_steps,
---patience and --max_minutes may change.
+--patience, --max_minutes, --distribution and --logical_devices may change.
 """
 
 if __name__ == "__main__":

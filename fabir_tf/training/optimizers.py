@@ -16,9 +16,10 @@ Adam = backend.Adam
 """Keras' Adam; on TensorFlow its step is one operation for each variable, so that the first one starts sooner."""
 
 _Make = Callable[..., keras.optimizers.Optimizer]
+_Class = type[keras.optimizers.Optimizer]
 # The classes without and with a moving average of the weights.
-_ADAM: tuple[_Make, _Make] = (Adam, AveragingAdam)
-_ADADELTA: tuple[_Make, _Make] = (keras.optimizers.Adadelta, AveragingAdadelta)
+_ADAM: tuple[_Class, _Class] = (Adam, AveragingAdam)
+_ADADELTA: tuple[_Class, _Class] = (keras.optimizers.Adadelta, AveragingAdadelta)
 
 
 class Factors:
@@ -61,9 +62,9 @@ def _averaging(training: TrainingConfig) -> dict[str, Any]:
     return {} if training.ema_decay is None else {"use_ema": True, "ema_momentum": training.ema_decay}
 
 
-def _class_of(classes: tuple[_Make, _Make], training: TrainingConfig, factors: Sequence[float]) -> _Make:
+def _class_of(classes: tuple[_Class, _Class], training: TrainingConfig, factors: Sequence[float]) -> _Make:
     """The class without or with a moving average, and with factors where they are not all 1."""
-    chosen: Any = classes[training.ema_decay is not None]
+    chosen: Any = backend.optimizer_class(classes[training.ema_decay is not None])
     if all(factor == 1.0 for factor in factors):
         return chosen
     return type(chosen.__name__, (Factors, chosen), {"factors": tuple(factors)})

@@ -25,7 +25,7 @@ from fabir_tf.training.prepared_data import (
     prepare_data,
     prepared_settings,
 )
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import DEVICE_SETTINGS, DataOptions, TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,8 +228,8 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
     if name != found:
         raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={found}")
     asked = {"model": model_config, "training": training}
-    # The data decides the sizes, and a run may be resumed in order to train longer or shorter.
-    free = _derived(model_config) | {"epochs", "max_steps", "patience", "max_minutes"}
+    # The data decides the sizes, and a run may be resumed in order to train longer or shorter, or on other devices.
+    free = _derived(model_config) | {"epochs", "max_steps", "patience", "max_minutes", *DEVICE_SETTINGS}
     for part, config in asked.items():
         # A setting that was added later has its default value in an earlier run.
         recorded_values = type(config)().to_dict() | recorded[part]

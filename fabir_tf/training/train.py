@@ -27,6 +27,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.examples import true_spans
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.length_buckets import LengthBucketSampler
+from fabir_tf.pipelines.features.splitting import passages_of
 from fabir_tf.pipelines.features.teacher_distributions import split_soft_labels
 from fabir_tf.pipelines.files import csv_text, named_errors, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor
@@ -36,6 +37,7 @@ from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 from fabir_tf.training.adapting import adapted_calibration
 from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
+from fabir_tf.training.devices import training_devices
 from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.optimizers import make_optimizer
 from fabir_tf.training.run_lock import locked
@@ -94,8 +96,8 @@ def train(
         The history: a list `epochs` of rows as in history.csv, and `best_f1`, `best_epoch`.
 
     Raises:
-        UserError: data, configuration or the run directory do not fit, there is no run to resume, or another training
-            is writing into the folder; nothing already written is lost.
+        UserError: data, configuration, devices or the run directory do not fit, there is no run to resume, or another
+            training is writing into the folder; nothing already written is lost.
     """
     run = RunDirectory(run_dir)
     if resume:
@@ -105,8 +107,12 @@ def train(
         start_from = training.start_from if training else ""
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
     training = training or TrainingConfig(**training_settings(model_name(model_config), {}))
+    # Before TensorFlow or JAX computes anything.
+    devices = training_devices(training, log)
     with locked(run):
-        return _train(prepare_run(run, model_config, training, options or DataOptions(), resume, log), log)
+        prepared = prepare_run(run, model_config, training, options or DataOptions(), resume, log)
+        with devices:
+            return _train(prepared, log)
 
 
 def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
@@ -129,7 +135,7 @@ def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
 def compiled_model(
     config: ReaderConfig, training: TrainingConfig, processor: TextProcessor, steps_per_epoch: int = 1
 ) -> DeduplicatedModel:
-    """A model with initial weights, its loss and optimizer.
+    """A model with initial weights, its loss and optimizer; inside `training_devices` it trains on these.
 
     Args:
         config: the model's, with the processor's sizes filled in.
@@ -152,7 +158,7 @@ def compiled_model(
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     smoothing = (training.smoothing, training.label_smoothing, training.smoothing_deviation)
     loss = StartEndLoss(*smoothing, training.shared_norm)
-    trainer = DeduplicatedModel(model)
+    trainer = backend.trainer(model)
     trainer.compile(optimizer, loss, jit_compile=backend.compiles_with_xla(training.jit_compile))
     return trainer
 
@@ -236,15 +242,11 @@ def bucket_sampler(
         training: seed, batch size and batching.
         groups: int `(examples,)`, the same number for examples that stay in one batch; None for none.
     """
-    passage, question = (features.segments.get(text) for text in ("passage", "question"))
-    lengths, together = features.passage_lengths, None
-    groups = np.arange(len(features)) if groups is None else groups
-    _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
-    has_groups = len(first) < len(groups)
-    if training.batching == "passages" and passage:
-        # Training reads one window of each passage for all of its questions unless windows are cut around the answers.
-        # Where a window begins therefore identifies what several examples share. The first of a group is its own.
-        together = passage.starts[first][of_group]
+    lengths, question, together = features.passage_lengths, features.segments.get("question"), None
+    has_groups = groups is not None and len(np.unique(groups)) < len(groups)
+    if training.batching == "passages":
+        # The first of a group is its own.
+        together = passages_of(features, groups)
     elif has_groups:
         together = groups
     if together is not None and has_groups:
@@ -379,7 +381,7 @@ class _Session:
         optimizer = self.trainer.optimizer
         row = {
             "epoch": self.state["epoch"],
-            "step": int(optimizer.iterations.value),
+            "step": int(np.asarray(optimizer.iterations)),
             "loss": loss,
             "held_out_loss": held_out.loss,
             "accuracy": held_out.accuracy,
@@ -505,7 +507,7 @@ class _Progress(keras.callbacks.Callback):
         if state["step"] % self.session.training.checkpoint_steps == 0:
             self._validate_finite(self._loss)
             backend.sync(self.model)
-            state["loss"] = [float(variable.value) for variable in self.model.metrics[0].variables]
+            state["loss"] = [float(np.asarray(variable)) for variable in self.model.metrics[0].variables]
             self.session.save()
         if not _is_terminal() and state["step"] % 100 == 0:
             self.session.log(

@@ -7,6 +7,9 @@ from fabir_tf.models.precision import POLICIES
 from fabir_tf.training.losses import SMOOTHINGS
 
 BATCHINGS = ("questions", "passages")
+DISTRIBUTIONS = ("none", "mirrored", "data_parallel")
+DEVICE_SETTINGS = ("distribution", "logical_devices")
+"""The settings of the devices, which a resumed run may change."""
 OPTIMIZER_SETTINGS = {
     "adam": ("adam_beta_1", "adam_beta_2", "adam_epsilon"),
     "adamw": ("adam_beta_1", "adam_beta_2", "adam_epsilon", "weight_decay"),
@@ -160,6 +163,15 @@ class TrainingConfig(Config):
     deterministic: bool = setting(True, "Repeat a run exactly from its seed, also where that is slower (on a GPU)")
     dtype_policy: str = setting("float32", "Precision of the layers", choices=POLICIES)
     jit_compile: bool = setting(False, "Compile the training step with XLA")
+    distribution: str = setting(
+        "none",
+        "Train on several devices of this machine: mirrored (TensorFlow's MirroredStrategy) or data_parallel (Keras' "
+        "data parallelism, on JAX)",
+        choices=DISTRIBUTIONS,
+    )
+    logical_devices: int | None = setting(
+        None, "Parts of the CPU that stand for devices, to try distribution without any", low=1, high=16
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -180,9 +192,26 @@ class TrainingConfig(Config):
         for name in ("teacher", "kept_dataset"):
             if self.passage_window is not None and getattr(self, name):
                 raise ConfigError(f"{name} needs whole passages, which passage_window cuts: expected one of them")
+        if self.logical_devices is not None and self.distribution == "none":
+            raise ConfigError(
+                f"logical_devices needs distribution, found logical_devices={self.logical_devices} with "
+                "distribution='none'"
+            )
+        if self.distribution == "mirrored":
+            self._validate_mirrored()
         for name in ("max_minutes", "patience"):
             if self.linear_decay_epochs and getattr(self, name) is not None:
                 raise ConfigError(f"linear_decay_epochs needs a fixed last epoch, which {name} leaves open")
+
+    def _validate_mirrored(self) -> None:
+        """Refuses what TensorFlow cannot do on several devices."""
+        if self.jit_compile:
+            raise ConfigError("distribution='mirrored' needs a step that is not compiled with XLA, found jit_compile")
+        if self.dtype_policy == "mixed_float16":
+            raise ConfigError(
+                "distribution='mirrored' cannot scale the loss (https://github.com/keras-team/keras/issues/21366), "
+                "found dtype_policy='mixed_float16': expected mixed_bfloat16 or float32"
+            )
 
     def _validate_optimizer(self) -> None:
         """Refuses settings that would have no effect."""
