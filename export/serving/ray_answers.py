@@ -1,4 +1,4 @@
-"""Answers a file of questions with Ray Data, in two processes that each load an exported reader.
+"""Answers a file of questions with Ray Data, in one or two processes that each load an exported reader.
 
     pip install "ray[data]" fabir_tf
     python ray_answers.py exported/1 questions.jsonl answers
@@ -33,5 +33,5 @@ class Answers:
 if __name__ == "__main__":
     model, questions, output = map(os.path.abspath, sys.argv[1:])
     rows = ray.data.read_json(questions, lines=True)
-    answered = rows.map_batches(Answers, fn_constructor_args=[model], batch_size=64, concurrency=2)
+    answered = rows.map_batches(Answers, fn_constructor_args=[model], batch_size=64, concurrency=(1, 2))
     answered.write_json(output)

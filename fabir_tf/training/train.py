@@ -387,7 +387,7 @@ class _Session:
             "accuracy": held_out.accuracy,
             "exact_match": scores["exact_match"],
             "f1": scores["f1"],
-            "learning_rate": float(optimizer.learning_rate),
+            "learning_rate": float(np.asarray(optimizer.learning_rate)),
             "seconds": round(self.state["seconds"], 1),
         }
         self.state["epochs"].append(row)
