@@ -116,7 +116,9 @@ def text(row: dict) -> tuple:
 def command(name: str, *arguments: str) -> None:
     """Runs a command of the package."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", f"fabir_tf.commands.{name}", *arguments], env=environment, check=True)
+    done = subprocess.run([sys.executable, "-m", f"fabir_tf.commands.{name}", *arguments], env=environment)
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
 def cell(value) -> str:
