@@ -296,7 +296,8 @@ def test_a_killed_worker_and_a_killed_launcher_lose_no_finished_shard(exported, 
     assert f"keeping {len(second):,} of {count // 2:,} shards" in stderr
     assert second.items() <= kept().items()
     assert [row["id"] for row in read(output, "answers")] == list(range(count))
-    assert not list(output.glob("*.tmp")) or len(list(output.glob("*.tmp"))) <= 4
+    # What a killed process was writing: at most one file of each worker, twice.
+    assert len(list(output.glob("*.tmp"))) <= 4
 
 
 def workers_of(launcher):
