@@ -144,7 +144,7 @@ def _write_onnx(graph: Graph, path: Path, quantise: bool) -> None:
 
 
 def _erfc_as_erf(graph: Any, node: Any, name: str, args: list) -> None:
-    """Writes BERT's GELU, whose `erfc(x)` ONNX lacks, as `1 - erf(x)`."""
+    """Writes Keras' exact GELU, whose `erfc(x)` ONNX lacks, as `1 - erf(x)`."""
     shape, dtype = graph.get_shape(node.output[0]), graph.get_dtype(node.output[0])
     one = graph.make_const(f"{name}/one", np.ones([], np.float32)).output[0]
     erf = graph.make_node("Erf", [node.input[0]], name=f"{name}/erf", shapes=[shape], dtypes=[dtype]).output[0]

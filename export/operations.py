@@ -8,7 +8,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 # What readers of this package are exported as. Each is TensorFlow's own, so that a stock TensorFlow Serving has it.
 _OF_READERS = """
 Abs AddV2 All Any Assert AssignVariableOp BatchMatMulV2 BiasAdd BitwiseAnd BroadcastTo Cast ConcatV2 Const Conv2D Cos
-Cumsum DecodePaddedRaw DepthwiseConv2dNative DisableCopyOnRead Equal Erfc Exp ExpandDims Fill FloorDiv FloorMod GatherNd
+Cumsum DecodePaddedRaw DepthwiseConv2dNative DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv FloorMod GatherNd
 GatherV2 Greater GreaterEqual HashTableV2 Identity If Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr
 LookupTableFindV2 LookupTableImportV2 LowerBound MatMul Max Maximum Mean Minimum Mul Neg NoOp NotEqual Pack Pad PadV2
 Placeholder Prod RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv Relu Reshape RightShift Roll Rsqrt
@@ -23,7 +23,7 @@ Unique UniqueV2 Unpack UnsortedSegmentMax UnsortedSegmentMin VarHandleOp Where W
 _OF_OTHERS = """
 Acos Acosh Add AddN ArgMax ArgMin AsString Asin Asinh AssignAddVariableOp AssignSubVariableOp Atan Atan2 Atanh AvgPool
 BatchMatMulV3 BitwiseOr BitwiseXor BroadcastArgs Bucketize Case Ceil ClipByValue Conv2DBackpropInput Conv3D Cosh Cumprod
-CumulativeLogsumexp DecodeBase64 DivNoNan Einsum Elu Empty EmptyTensorList EncodeBase64 EnsureShape Enter Erf Erfinv
+CumulativeLogsumexp DecodeBase64 DivNoNan Einsum Elu Empty EmptyTensorList EncodeBase64 EnsureShape Enter Erfc Erfinv
 Exit Expm1 Floor FusedBatchNormV3 Gather IdentityN InvertPermutation IsFinite IsInf IsNan L2Loss LeakyRelu LeftShift
 Lgamma LinSpace Log1p LookupTableExportV2 LookupTableSizeV2 LoopCond MatrixBandPart MatrixDiagPartV3 MatrixDiagV3
 MaxPool Merge Min MirrorPad MulNoNan NextIteration OneHot OnesLike PartitionedCall PlaceholderWithDefault Pow

@@ -1,5 +1,6 @@
-"""Layer normalization and softmax by oneDNN: the formulas, and their use only while a graph for reading is traced."""
+"""Norm, softmax and GELU by kernels of the backend: the formulas, and their use only where they are meant to be."""
 
+import math
 import re
 from unittest import mock
 
@@ -11,9 +12,11 @@ import tensorflow as tf
 import fabir_tf
 from fabir_tf import onednn
 from fabir_tf.backends import tensorflow as backend
+from fabir_tf.backends.gelu import fused_gelu
 from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.layers.core.layer_norm import layer_norm
 from fabir_tf.layers.core.masking import masked_softmax
+from fabir_tf.models.bert_span import BertSpanConfig, build_bert_span
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.precision import dtype_policy
 
@@ -184,3 +187,72 @@ def test_only_a_softmax_that_rounds_like_float32_is_used(softmax, is_used, monke
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     weights = backend.reading_kernels()["softmax"](tf.zeros((1, 1, 1, 3), "bfloat16"))
     assert (weights.dtype == "bfloat16") == is_used
+
+
+# === GELU ===
+
+
+def exact_gelu(x):
+    """The function and its derivative, in float64."""
+    x = np.asarray(tf.cast(x, "float64"))
+    below = np.vectorize(lambda value: 0.5 * math.erfc(-value / math.sqrt(2.0)))(x)
+    return x * below, below + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("bfloat16", 8e-3)])
+def test_the_fused_gelu_is_the_function_with_its_gradient(dtype, tolerance):
+    x = tf.cast(np.concatenate([np.linspace(-12, 12, 4001), [0.0, 1e-4, -1e-4, 300.0, -300.0]]), dtype)
+    incoming = tf.cast(np.random.default_rng(3).normal(size=x.shape), dtype)
+
+    @tf.function(autograph=False)
+    def both(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fused_gelu()(x)
+        return y, tape.gradient(y, x, output_gradients=incoming)
+
+    value, gradient = exact_gelu(x)
+    for found, expected in zip(both(x), (value, gradient * tf.cast(incoming, "float64")), strict=True):
+        assert found.dtype == x.dtype
+        # Where erf should be -1, it is one rounding step above it.
+        error = np.abs(tf.cast(found, "float64") - expected)
+        assert (error <= tolerance * np.maximum(1, np.abs(tf.cast(x, "float64")))).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_only_training_uses_it_and_learns_the_same(policy, monkeypatch):
+    with dtype_policy(policy):
+        sizes = {"pieces": 30, "d_model": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 12, "max_positions": 20}
+        model = build_bert_span(BertSpanConfig(**sizes, max_sequence=20, hidden_dropout=0.0, attention_dropout=0.0))
+    # Every token is a unique one.
+    ids = np.random.default_rng(4).integers(1, 30, 33).astype("int32")
+    places = np.arange(33, dtype="int32").reshape(3, 11)
+    segments = (places % 11 > 3).astype("int32").reshape(-1)
+    inputs = {"sequence_token_index": places, "unique_ids": ids, "unique_segments": segments}
+    used = []
+    gelu = fused_gelu()
+    monkeypatch.setattr(backend, "fused_gelu", lambda: lambda x: used.append(x) or gelu(x))
+
+    def gradients(trainer):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(trainer(inputs, training=True)["start_logits"][:, 4:-1]))
+        return [
+            np.asarray(tf.convert_to_tensor(part))
+            for part in tape.gradient(loss, model.trainable_variables)
+            if part is not None
+        ]
+
+    fused, plain = gradients(backend.trainer(model)), gradients(DeduplicatedModel(model))
+    assert len(used) == 2 and len(fused) == len(plain)
+    backend.trainer(model)(inputs, training=False)
+    assert len(used) == 2
+    tolerance = 1e-5 if policy == "float32" else 0.05
+    largest = max(np.abs(part).max() for part in plain)
+    for ours, theirs in zip(fused, plain, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * largest)
+
+
+def test_without_xla_keras_operations_compute_it(monkeypatch):
+    monkeypatch.setattr(backend, "fused_gelu", lambda: None)
+    assert backend.training_kernels() == {}

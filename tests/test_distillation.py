@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from test_bad_input import assert_error
 from tiny import ARTICLES, SMALL_DATA, SMALL_MODEL, make_reader, squad_data
+from wordpiece_folders import write_bert
 
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Features
+from fabir_tf.pipelines.features.other_tokens import over_other_tokens
 from fabir_tf.pipelines.features.teacher_distributions import (
     KEPT,
     TeacherDistributions,
@@ -318,6 +320,79 @@ def test_teachers_must_cut_passages_alike(monkeypatch):
     monkeypatch.setattr(readers[1].processor, "tokenize_text", lambda text: tokenize(text.replace("-", " ")[:-9]))
     with pytest.raises(UserError, match="question 'Mill-0': the teachers cut its passage into different tokens"):
         teach(readers, data)
+
+
+# The student cuts "well-known" into three tokens, has none for the space, and joins the last two words.
+TEACHER_TOKENS = ([0, 4, 15, 20, 25], [3, 14, 19, 24, 29])
+STUDENT_TOKENS = ([0, 4, 8, 9, 15, 20], [3, 8, 9, 14, 19, 29])
+
+
+def moved_one_by_one(both, tokens, others):
+    """`over_other_tokens`, from its definition."""
+    found = np.zeros((2, len(others[0]) + 1))
+    for column, (start, end) in enumerate(zip(*tokens, strict=True)):
+        first = next((index for index, other in enumerate(others[1]) if other > start), len(others[0]) - 1)
+        last = next((index for index in reversed(range(len(others[0]))) if others[0][index] < end), 0)
+        found[0, first] += both[0, column]
+        found[1, last] += both[1, column]
+    found[:, -1] += both[:, -1]
+    return found
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_distributions_move_to_other_tokens(back):
+    tokens, others = (STUDENT_TOKENS, TEACHER_TOKENS) if back else (TEACHER_TOKENS, STUDENT_TOKENS)
+    both = distribution(len(tokens[0]), null=0.2).astype(np.float64)
+    moved = over_other_tokens(both, *map(np.array, (*tokens, *others)))
+    np.testing.assert_allclose(moved, moved_one_by_one(both, tokens, others), rtol=1e-12)
+    np.testing.assert_allclose(moved.sum(axis=1), both.sum(axis=1), rtol=1e-12)
+    same = over_other_tokens(both, *map(np.array, (*tokens, *tokens)))
+    np.testing.assert_array_equal(same, both)
+
+
+def test_distributions_outside_of_the_other_tokens_go_to_the_nearest():
+    both = np.array([[0.25, 0.75, 0.0], [0.5, 0.25, 0.25]])
+    moved = over_other_tokens(both, *map(np.array, ([0, 10], [4, 14], [5], [9])))
+    assert moved.tolist() == [[1.0, 0.0], [0.75, 0.25]]
+
+
+@pytest.mark.slow
+def test_a_student_of_the_same_tokens_changes_nothing():
+    data = squad_data(ARTICLES)
+    reader = make_reader(words_of(data))
+    alone, moved = teach([reader], data), teach([reader], data, tokenizer=reader.processor)
+    assert moved.ids == alone.ids
+    for name in ("lengths", "indices", "probabilities", "null_probabilities"):
+        np.testing.assert_array_equal(getattr(moved, name), getattr(alone, name))
+
+
+@pytest.mark.slow
+def test_a_word_reader_teaches_a_reader_of_word_pieces(commands, tiny_run, tmp_path):
+    bert_folder = write_bert(tmp_path / "bert", head=False)
+    teacher, run = tmp_path / "teacher.npz", tmp_path / "run"
+    flags = [f"--run_dirs={tiny_run.path}", f"--dataset={tiny_run.train}", "--cache_dir="]
+    done = commands("teach", *flags, f"--output={teacher}", f"--student={bert_folder}")
+    assert done.status == 0 and "12 of 12 questions" in done.stdout, done
+    learning = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--epochs=1", "--cache_dir="]
+    sizes = ("--max_sequence=96", "--max_question=20")
+    bert = ["--model=bert-span", f"--encoder={bert_folder}", *sizes, f"--teacher={teacher}"]
+    taught = commands("train", f"--run_dir={run}", *bert, *learning)
+    assert taught.status == 0, taught
+    # Words and pieces differ in number.
+    wrong = tmp_path / "words.npz"
+    assert commands("teach", *flags, f"--output={wrong}").status == 0
+    assert_error(
+        commands,
+        "train",
+        [f"--run_dir={tmp_path / 'other'}", *bert[:-1], f"--teacher={wrong}", *learning],
+        ["words.npz", "its reader cuts text by other rules"],
+    )
+    assert_error(
+        commands,
+        "teach",
+        [*flags, f"--output={tmp_path / 'new.npz'}", f"--student={tmp_path / 'nowhere'}"],
+        ["--student", "nowhere"],
+    )
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from fabir_tf import onednn
 from fabir_tf.backends.fused_adam import FusedAdam as Adam
+from fabir_tf.backends.gelu import fused_gelu
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.backends.mirrored import MirroredModel, mirrored_batches, mirrored_optimizer
 from fabir_tf.layers.core.backend_kernels import backend_kernels
@@ -150,7 +151,15 @@ def _split_cpu(count: int) -> None:
 
 def trainer(model: keras.Model) -> DeduplicatedModel:
     """What trains a model: on the devices of the strategy in whose scope it is made, if there is one."""
-    return MirroredModel(model) if tf.distribute.has_strategy() else DeduplicatedModel(model)
+    if tf.distribute.has_strategy():
+        return MirroredModel(model)
+    return DeduplicatedModel(model, training_kernels())
+
+
+def training_kernels() -> dict[str, Callable]:
+    """Kernels that are faster than Keras' operations on this machine, and have a gradient."""
+    gelu = fused_gelu() if computes_on_cpu() else None
+    return {"gelu": gelu} if gelu else {}
 
 
 def optimizer_class(optimizer: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:

@@ -21,12 +21,19 @@ from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
+from fabir_tf.pipelines.text.tokenized import Tokenizer
 
 
 def define_flags() -> None:
     """Flags of the command."""
     flags.DEFINE_list("run_dirs", [], "Runs whose best checkpoints are the teachers, comma-separated.")
     flags.DEFINE_string("dataset", None, "The questions: a file of questions, a TFDS name, sample or auto.")
+    flags.DEFINE_string(
+        "student",
+        None,
+        "Reader that will learn from the file, or the folder of its encoder in Hugging Face's layout, if it cuts "
+        "passages into other tokens than its teachers; the distributions are then over its tokens",
+    )
     flags.DEFINE_string("output", None, "File for the distributions.")
     cli.define_reading_flags()
     cli.define_data_flags()
@@ -49,10 +56,26 @@ def main(values: flags.FlagValues) -> None:
     teachers = [cli.load_reader(values, folder) for folder in values.run_dirs]
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "train", **options.tfds_folders, log=cli.to_stderr)
-    distributions = teach(teachers, data, cli.show_progress)
+    student = _tokenizer(values.student) if values.student is not None else None
+    distributions = teach(teachers, data, cli.show_progress, student)
     distributions.save(output)
     with named_errors("standard output"):
         print(f"{output}: {len(distributions.ids):,} of {len(data.questions):,} questions")
+
+
+def _tokenizer(name: str) -> Tokenizer:
+    """The processor of a student, which may be an encoder without a head."""
+    from fabir_tf.models.hugging_face import is_hugging_face
+    from fabir_tf.pipelines.text.wordpiece_files import read_wordpieces
+    from fabir_tf.pipelines.text.wordpiece_processor import WordPieceTokenizer
+    from fabir_tf.reading.pretrained import pretrained_readers
+    from fabir_tf.reading.run_directory import reader_directory
+
+    if not Path(name).is_dir() and name not in pretrained_readers():
+        raise UserError(f"--student={name}: found no folder, expected that of a reader or of its encoder")
+    if is_hugging_face(name):
+        return WordPieceTokenizer(*read_wordpieces(name))
+    return reader_directory(name).read_processor()
 
 
 def run() -> None:

@@ -1,9 +1,12 @@
 """A model run on batches without repetition: each passage once for all of its questions, each unique token once."""
 
+import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
+from fabir_tf.layers.core.backend_kernels import backend_kernels
 from fabir_tf.layers.core.shared_values import shared_values
 from fabir_tf.layers.core.take import take
 from fabir_tf.models.graph_nodes import call_of
@@ -25,6 +28,7 @@ class DeduplicatedModel(keras.Model):
     Args:
         model: a functional model whose inputs are called `{text}_{part}`, such as `passage_words`. This model has the
             same variables in the same order.
+        training_kernels: what layers compute with in training, for `backend_kernels`.
 
     Call arguments:
         inputs: `unique_{part}`, `(unique, ...)`: the values of each unique token; `{text}_token_index`, int
@@ -40,10 +44,11 @@ class DeduplicatedModel(keras.Model):
         (4, 140)
     """
 
-    def __init__(self, model: keras.Model):
+    def __init__(self, model: keras.Model, training_kernels: Mapping[str, Callable] | None = None):
         super().__init__(name=f"{model.name}_deduplicated")
         self.model = model
         self.built = True
+        self._training_kernels = dict(training_kernels or {})
         self._loss: Any = None
 
     @property
@@ -82,7 +87,9 @@ class DeduplicatedModel(keras.Model):
         return loss
 
     def call(self, inputs, training=None):
-        with shared_values():
+        # Reading has its own.
+        kernels = backend_kernels(self._training_kernels) if training else contextlib.nullcontext()
+        with shared_values(), kernels:
             return self._outputs_of(_Run(inputs, once_per_token=not training))
 
     def _outputs_of(self, run: "_Run") -> dict[str, Any]:

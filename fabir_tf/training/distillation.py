@@ -6,22 +6,28 @@ import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.features.other_tokens import over_other_tokens
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
+from fabir_tf.pipelines.text.tokenized import Tokenizer
 from fabir_tf.reading.answers import QuestionScores
 from fabir_tf.reading.ensemble import Ensemble
 from fabir_tf.reading.reader import Reader
 
 
 def teach(
-    teachers: Sequence[Reader | Ensemble], data: SquadData, progress: Callable[[int, int], None] | None = None
+    teachers: Sequence[Reader | Ensemble],
+    data: SquadData,
+    progress: Callable[[int, int], None] | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> TeacherDistributions:
     """The mean of several teachers' start and end distributions.
 
     Args:
-        teachers: one or more; all must cut passages into the same tokens. The members of an ensemble share its part by
-            their weights.
+        teachers: one or more. The members of an ensemble share its part by their weights.
         data: the questions.
         progress: called with (examples done, examples in total) for each teacher in turn.
+        tokenizer: the student's processor; the distributions are then over its tokens, and the teachers may cut
+            passages in any way. Without it all teachers must cut passages into the same tokens.
 
     Returns:
         The distributions of every question about a passage with tokens.
@@ -30,16 +36,43 @@ def teach(
         UserError: two teachers cut a passage into different tokens.
     """
     found: dict[int, np.ndarray] = {}
-    offsets: dict[int, np.ndarray] = {}
+    place = _StudentTokens(data, tokenizer) if tokenizer else _SharedTokens(data)
     for teacher, weight in _weighted(teachers):
         temperature = teacher.calibration.temperature if teacher.calibration else 1.0
         for scores in teacher.scores(data, progress):
-            number = scores.question
-            if not np.array_equal(offsets.setdefault(number, scores.starts), scores.starts):
-                question = data.questions[number].id
-                raise UserError(f"question {question!r}: the teachers cut its passage into different tokens")
-            found[number] = found.get(number, 0.0) + weight * _distributions(scores, temperature)
+            both = place(scores, _distributions(scores, temperature))
+            if both.shape[1] > 1:
+                found[scores.question] = found.get(scores.question, 0.0) + weight * both
     return TeacherDistributions.collect((data.questions[number].id, found[number]) for number in sorted(found))
+
+
+class _SharedTokens:
+    """The teachers' own tokens, which must be the same ones."""
+
+    def __init__(self, data: SquadData):
+        self._questions = data.questions
+        self._starts: dict[int, np.ndarray] = {}
+
+    def __call__(self, scores: QuestionScores, both: np.ndarray) -> np.ndarray:
+        if not np.array_equal(self._starts.setdefault(scores.question, scores.starts), scores.starts):
+            question = self._questions[scores.question].id
+            raise UserError(f"question {question!r}: the teachers cut its passage into different tokens")
+        return both
+
+
+class _StudentTokens:
+    """The student's tokens; a passage may have none."""
+
+    def __init__(self, data: SquadData, tokenizer: Tokenizer):
+        passages = dict.fromkeys(data.passages)
+        self._tokens = {text: tokenizer.tokenize_text(text) for text in passages}
+        self._data = data
+
+    def __call__(self, scores: QuestionScores, both: np.ndarray) -> np.ndarray:
+        tokens = self._tokens[self._data.passages[self._data.questions[scores.question].passage]]
+        if not tokens.words:
+            return both[:, -1:]
+        return over_other_tokens(both, scores.starts, scores.ends, np.array(tokens.starts), np.array(tokens.ends))
 
 
 def _weighted(teachers: Sequence[Reader | Ensemble]) -> Iterator[tuple[Reader, float]]:

@@ -17,6 +17,7 @@ def backend_kernels(kernels: dict[str, Callable]) -> Iterator[None]:
             dtype of `x`.
             `softmax`: takes bfloat16 logits and returns their softmax over the last axis, computed in float32 and
             perhaps rounded to bfloat16.
+            `gelu`: takes values and returns `x / 2 * (1 + erf(x / sqrt(2)))` in their dtype.
             `take`: takes values, indices and `axis` like `keras.ops.take`; the indices are not negative.
     """
     token = _KERNELS.set(kernels)
