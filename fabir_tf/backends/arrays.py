@@ -122,9 +122,9 @@ def _distributed(distribution: keras.distribution.DataParallel) -> Iterator[None
         keras.distribution.set_distribution(former)
 
 
-def trainer(model: keras.Model) -> DeduplicatedModel:
-    """What trains a model, on one device or several."""
-    return DeduplicatedModel(model)
+def trainer(model: keras.Model, training_model: keras.Model | None = None) -> DeduplicatedModel:
+    """What trains a model, on one device or several; see the TensorFlow backend's."""
+    return DeduplicatedModel(model, training_model=training_model)
 
 
 def optimizer_class(optimizer: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:

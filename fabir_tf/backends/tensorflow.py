@@ -149,11 +149,16 @@ def _split_cpu(count: int) -> None:
             ) from None
 
 
-def trainer(model: keras.Model) -> DeduplicatedModel:
-    """What trains a model: on the devices of the strategy in whose scope it is made, if there is one."""
+def trainer(model: keras.Model, training_model: keras.Model | None = None) -> DeduplicatedModel:
+    """What trains a model: on the devices of the strategy in whose scope it is made, if there is one.
+
+    Args:
+        model: the reader's.
+        training_model: as for `DeduplicatedModel`.
+    """
     if tf.distribute.has_strategy():
-        return MirroredModel(model)
-    return DeduplicatedModel(model, training_kernels())
+        return MirroredModel(model, training_model=training_model)
+    return DeduplicatedModel(model, training_kernels(), training_model)
 
 
 def training_kernels() -> dict[str, Callable]:

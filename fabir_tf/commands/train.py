@@ -13,6 +13,8 @@ if __name__ == "__main__":
     # Ends the process, before anything else is imported.
     entry.run("train")
 
+import dataclasses
+
 from absl import flags
 
 from fabir_tf.commands import cli
@@ -26,6 +28,12 @@ def define_flags() -> None:
     flags.DEFINE_string("run_dir", None, "Folder for all files of the run.")
     flags.DEFINE_bool("resume", False, "Continue the run in run_dir exactly, with its own settings.")
     flags.DEFINE_string("prepared", None, "Folder that fabir-prepare wrote, instead of the data and its settings.")
+    flags.DEFINE_string(
+        "vector_cache",
+        None,
+        "Folder that keeps the vectors of a frozen --word_model between runs, in half precision: they are computed "
+        "once instead of in every step.",
+    )
     cli.define_setting_flags()
 
 
@@ -40,7 +48,8 @@ def main(values: flags.FlagValues) -> None:
         model_config, training = cli.configurations(values, values.prepared)
     for note in cli.published_notes(values, model_config, training):
         print(note, flush=True)
-    train(run.path, model_config, training, cli.data_options(values, values.prepared), values.resume)
+    options = dataclasses.replace(cli.data_options(values, values.prepared), vector_cache=values.vector_cache or None)
+    train(run.path, model_config, training, options, values.resume)
 
 
 def run() -> None:

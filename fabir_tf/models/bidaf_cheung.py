@@ -1,6 +1,7 @@
 """Cheung's BiDAF, for SQuAD 2.0: GRUs, and a trained null start and end (University of Hong Kong)."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import keras
 
@@ -10,9 +11,16 @@ from fabir_tf.models.bert_vectors import BertSizes, read_bert, set_bert_weights
 from fabir_tf.models.bilm import BilmSizes, read_bilm, read_sizes
 from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.published import KERAS_ADAM, Published
-from fabir_tf.models.reader_config import WordReaderConfig
+from fabir_tf.models.reader_config import FrozenPart, WordReaderConfig
 from fabir_tf.models.texts import TEXTS
-from fabir_tf.models.word_vectors import TextVectors, bert_vectors, elmo_vectors, table_vectors
+from fabir_tf.models.word_vectors import (
+    TextVectors,
+    bert_vectors,
+    elmo_vectors,
+    frozen_text_model,
+    kept_vectors,
+    table_vectors,
+)
 from fabir_tf.pipelines.errors import UserError
 
 # The kind of the text processor by `word_vectors`.
@@ -131,6 +139,19 @@ class BidafCheungConfig(WordReaderConfig):
             return table_vectors(self)
         return elmo_vectors(sizes) if isinstance(sizes, BilmSizes) else bert_vectors(sizes, self.tune_word_model)
 
+    @property
+    def has_frozen_part(self) -> bool:
+        """A word model is one, unless it is trained."""
+        return self.word_vectors != "table" and not self.tune_word_model
+
+    def frozen_part(self, model: keras.Model) -> FrozenPart:
+        """The word model, and the rest."""
+        sizes = self.word_sizes()
+        assert sizes is not None, "there is no word model"
+        text_model = frozen_text_model(model, sizes)
+        named = {layer.name: layer for layer in model.layers}
+        return FrozenPart(text_model, _assembled(named, kept_vectors(model, text_model)))
+
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """With the published score of "no answer" if `null_pairs` is true."""
         return layers.SpanDecoder(self.max_answer, n_best, null_pairs=self.null_pairs)
@@ -179,24 +200,28 @@ def build_bidaf_cheung(config: BidafCheungConfig) -> keras.Model:
 
     The loss is eq. 14, `StartEndLoss` without smoothing.
     """
-    # === Layers ===
-    drop = layers.Dropout(config.dropout, name="drop")
-    contextual_encoder, *modelling_encoders, end_encoder = (
-        layers.RecurrentEncoder(config.units, "gru", name=name)
-        for name in ("contextual_encoder", "modelling_encoder_1", "modelling_encoder_2", "end_encoder")
-    )
-    attention_flow = layers.AttentionFlow(name="attention_flow")
-    join = keras.layers.Concatenate(name="flow_and_modelled")
-    start_logits, end_logits = (layers.TokenLogits(config.dropout, name=name) for name in ("start", "end"))
+    # In this order, which decides about their seeds.
+    parts: list[keras.layers.Layer] = [layers.Dropout(config.dropout, name="drop")]
+    parts += [layers.RecurrentEncoder(config.units, "gru", name=name) for name in _ENCODERS]
+    parts += [layers.AttentionFlow(name="attention_flow"), keras.layers.Concatenate(name="flow_and_modelled")]
+    parts += [layers.TokenLogits(config.dropout, name=name) for name in ("start", "end")]
+    parts += [layers.TrainedNullLogits(name="null_logits")] if config.null_head else []
+    return _assembled({layer.name: layer for layer in parts}, config.given_vectors())
 
-    # === Functional model ===
-    texts = config.given_vectors()
+
+_ENCODERS = ("contextual_encoder", "modelling_encoder_1", "modelling_encoder_2", "end_encoder")
+
+
+def _assembled(parts: Mapping[str, keras.layers.Layer], texts: TextVectors) -> keras.Model:
+    """The functional model of layers by name, from the vectors of words on."""
+    drop, join = parts["drop"], parts["flow_and_modelled"]
+    contextual_encoder, *modelling_encoders, end_encoder = (parts[name] for name in _ENCODERS)
     encoded = {text: contextual_encoder(drop(texts.vectors[text]), texts.masks[f"{text}_mask"]) for text in TEXTS}
     mask = texts.masks["passage_mask"]
-    flow = modelled = attention_flow(**encoded, **texts.masks)
+    flow = modelled = parts["attention_flow"](**encoded, **texts.masks)
     for encoder in modelling_encoders:
         modelled = encoder(drop(modelled), mask)
-    start = start_logits(join([flow, modelled]), passage_mask=mask)
-    end = end_logits(join([flow, end_encoder(drop(modelled), mask)]), passage_mask=mask)
-    null = layers.TrainedNullLogits(name="null_logits")(modelled) if config.null_head else None
+    start = parts["start"](join([flow, modelled]), passage_mask=mask)
+    end = parts["end"](join([flow, end_encoder(drop(modelled), mask)]), passage_mask=mask)
+    null = parts["null_logits"](modelled) if "null_logits" in parts else None
     return keras.Model(texts.inputs, reader_outputs(start, end, null), name="bidaf_cheung")

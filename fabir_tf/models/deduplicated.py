@@ -29,6 +29,8 @@ class DeduplicatedModel(keras.Model):
         model: a functional model whose inputs are called `{text}_{part}`, such as `passage_words`. This model has the
             same variables in the same order.
         training_kernels: what layers compute with in training, for `backend_kernels`.
+        training_model: what is computed in training instead, with variables of `model` and the same outputs; None for
+            `model` itself.
 
     Call arguments:
         inputs: `unique_{part}`, `(unique, ...)`: the values of each unique token; `{text}_token_index`, int
@@ -44,11 +46,18 @@ class DeduplicatedModel(keras.Model):
         (4, 140)
     """
 
-    def __init__(self, model: keras.Model, training_kernels: Mapping[str, Callable] | None = None):
+    def __init__(
+        self,
+        model: keras.Model,
+        training_kernels: Mapping[str, Callable] | None = None,
+        training_model: keras.Model | None = None,
+    ):
         super().__init__(name=f"{model.name}_deduplicated")
         self.model = model
         self.built = True
         self._training_kernels = dict(training_kernels or {})
+        # Not as an attribute, whose layers Keras would count again.
+        self._training_model = lambda: training_model or model
         self._loss: Any = None
 
     @property
@@ -90,15 +99,16 @@ class DeduplicatedModel(keras.Model):
         # Reading has its own.
         kernels = backend_kernels(self._training_kernels) if training else contextlib.nullcontext()
         with shared_values(), kernels:
-            return self._outputs_of(_Run(inputs, once_per_token=not training))
+            graph = self._training_model() if training else self.model
+            return self._outputs_of(graph, _Run(inputs, once_per_token=not training))
 
-    def _outputs_of(self, run: "_Run") -> dict[str, Any]:
+    def _outputs_of(self, graph: keras.Model, run: "_Run") -> dict[str, Any]:
         # Texts of one word each.
         words = {name: values[:, None] for name, values in run.inputs.items() if name.startswith("unique_")}
-        for tensor in self.model.inputs:
+        for tensor in graph.inputs:
             run.unique[id(tensor)] = words[_unique_name(tensor)]
             run.texts[id(tensor)] = _text_of(tensor)
-        return {name: run.of_questions(tensor) for name, tensor in self.model.output.items()}
+        return {name: run.of_questions(tensor) for name, tensor in graph.output.items()}
 
 
 def _text_of(tensor: keras.KerasTensor) -> str:

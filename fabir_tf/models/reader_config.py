@@ -1,13 +1,25 @@
 """What the configurations of all readers have in common."""
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import keras
 
 from fabir_tf import layers
 from fabir_tf.configuration import Config, ConfigError, setting
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
+
+
+class FrozenPart(NamedTuple):
+    """A reader in two parts that share its variables.
+
+    Attributes:
+        text_model: what is never trained; its input is named after the part of a text that it reads, such as `ids`.
+        rest: the others, which reads `{text}_vectors`, what `text_model` computed, and `{text}_mask`.
+    """
+
+    text_model: keras.Model
+    rest: keras.Model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +58,19 @@ class ReaderConfig(Config):
         Args:
             model: one that was built with this configuration.
         """
+
+    @property
+    def has_frozen_part(self) -> bool:
+        """Whether a training may compute a part of the model once instead of in every step."""
+        return False
+
+    def frozen_part(self, model: keras.Model) -> FrozenPart:
+        """The model in two parts, if `has_frozen_part`.
+
+        Args:
+            model: one that was built with this configuration.
+        """
+        raise NotImplementedError
 
     def rate_factor(self, path: str) -> float:
         """What the learning rate of a weight is multiplied with.

@@ -6,11 +6,14 @@ import keras
 from keras import ops
 
 from fabir_tf import layers
-from fabir_tf.models.bert_vectors import BertSizes
-from fabir_tf.models.bilm import BilmSizes
+from fabir_tf.models.bert_vectors import ENCODER, BertSizes
+from fabir_tf.models.bilm import CHARACTERS, LANGUAGE_MODEL, BilmSizes
 from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 from fabir_tf.pipelines.text.bilm_characters import WIDTH
+
+MIX = "layer_mix"
+"""The name of the layer that mixes those of a biLM."""
 
 
 class TextVectors(NamedTuple):
@@ -45,7 +48,7 @@ def elmo_vectors(sizes: BilmSizes) -> TextVectors:
         sizes: those of the biLM.
     """
     characters, language_model = sizes.character_layer(), sizes.language_model()
-    mix = layers.LayerMix(name="layer_mix")
+    mix = layers.LayerMix(name=MIX)
     found = TextVectors({}, {}, {})
     for text in TEXTS:
         ids = keras.Input((None, WIDTH), dtype="int32", name=f"{text}_characters")
@@ -74,4 +77,47 @@ def bert_vectors(sizes: BertSizes, tuned: bool) -> TextVectors:
         found.vectors[text] = encoder(ids)
     # Now, because the weights of a layer are trained that are made after it was frozen.
     encoder.trainable = tuned
+    return found
+
+
+def frozen_text_model(model: keras.Model, sizes: BilmSizes | BertSizes) -> keras.Model:
+    """What a frozen word model computes of one text, with the layers of a reader.
+
+    Args:
+        model: a reader with `elmo_vectors` or `bert_vectors`.
+        sizes: those of its word model.
+
+    Returns:
+        A model of one input, whose name is the part of a text that it reads (`characters` or `ids`); it returns float
+        `(batch, length, layers, features)` of a biLM and `(batch, length, features)` of a BERT.
+    """
+    if isinstance(sizes, BertSizes):
+        ids = keras.Input((None,), dtype="int32", name="ids")
+        return keras.Model(ids, model.get_layer(ENCODER)(ids))
+    ids = keras.Input((None, WIDTH), dtype="int32", name="characters")
+    words = model.get_layer(CHARACTERS)(ids)
+    layered, _ = model.get_layer(LANGUAGE_MODEL)(words, ops.not_equal(ids[:, :, 0], 0))
+    return keras.Model(ids, layered)
+
+
+def kept_vectors(model: keras.Model, text_model: keras.Model) -> TextVectors:
+    """The inputs of a reader that is given what `frozen_text_model` computed, and the vectors of their words.
+
+    Args:
+        model: the reader whose layers it shares.
+        text_model: from `frozen_text_model`.
+
+    Returns:
+        The inputs `{text}_vectors`, float16, and `{text}_mask`.
+    """
+    shape, dtype = text_model.output.shape[1:], text_model.output.dtype
+    found = TextVectors({}, {}, {})
+    for text in TEXTS:
+        kept = keras.Input(shape, dtype="float16", name=f"{text}_vectors")
+        mask = keras.Input((None,), dtype="bool", name=f"{text}_mask")
+        found.inputs.update({kept.name: kept, mask.name: mask})
+        found.masks[mask.name] = mask
+        vectors = ops.cast(kept, dtype)
+        # Only a biLM has several layers to mix.
+        found.vectors[text] = model.get_layer(MIX)(vectors) if len(shape) == 3 else vectors
     return found

@@ -44,6 +44,7 @@ from fabir_tf.training.run_lock import locked
 from fabir_tf.training.run_setup import PreparedRun, prepare_run, recorded_training, validate_resumable
 from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay, LinearWarmup
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.vector_cache import with_kept_vectors
 
 # oneDNN compiles a kernel for each operation and shape, which takes a tenth of a training step. Its default cache of
 # 1,024 kernels would lose them before their shapes occur again. It reads this at its first operation. Serving keeps the
@@ -107,18 +108,34 @@ def train(
         start_from = training.start_from if training else ""
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
     training = training or TrainingConfig(**training_settings(model_name(model_config), {}))
+    options = options or DataOptions()
+    _validate_vector_cache(model_config, training, options)
     # Before TensorFlow or JAX computes anything.
     devices = training_devices(training, log)
     with locked(run):
-        prepared = prepare_run(run, model_config, training, options or DataOptions(), resume, log)
+        prepared = prepare_run(run, model_config, training, options, resume, log)
         with devices:
             return _train(prepared, log)
+
+
+def _validate_vector_cache(config: ReaderConfig, training: TrainingConfig, options: DataOptions) -> None:
+    """Refuses to keep vectors that change, or that several devices would need."""
+    if options.vector_cache and not config.has_frozen_part:
+        raise UserError(
+            f"--vector_cache={options.vector_cache}: found a model without a frozen word model, expected one with "
+            "--word_vectors=elmo, or with --word_vectors=bert and without --tune_word_model"
+        )
+    if options.vector_cache and training.distribution != "none":
+        raise UserError(
+            f"--vector_cache={options.vector_cache}: found --distribution={training.distribution}, expected one device"
+        )
 
 
 def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
     sampler = bucket_sampler(prepared.data.features, prepared.training, prepared.data.groups)
     steps = sampler.batches_per_epoch
-    trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.processor, steps)
+    keeps = prepared.options.vector_cache is not None
+    trainer = compiled_model(prepared.model_config, prepared.training, prepared.data.processor, steps, keeps)
     if prepared.training.start_from and not prepared.resuming:
         start = reader_directory(prepared.training.start_from)
         set_weights(trainer.model, start.read_weights()[1], start.weights, allow_missing=True)
@@ -133,7 +150,11 @@ def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:
 
 
 def compiled_model(
-    config: ReaderConfig, training: TrainingConfig, processor: TextProcessor, steps_per_epoch: int = 1
+    config: ReaderConfig,
+    training: TrainingConfig,
+    processor: TextProcessor,
+    steps_per_epoch: int = 1,
+    keeps_vectors: bool = False,
 ) -> DeduplicatedModel:
     """A model with initial weights, its loss and optimizer; inside `training_devices` it trains on these.
 
@@ -142,6 +163,7 @@ def compiled_model(
         training: seed, optimizer, loss, precision.
         processor: has the tables that are not trained.
         steps_per_epoch: a learning rate that falls at the end needs the number of steps.
+        keeps_vectors: whether it is trained on `with_kept_vectors`.
 
     Returns:
         The model to train.
@@ -158,7 +180,7 @@ def compiled_model(
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     smoothing = (training.smoothing, training.label_smoothing, training.smoothing_deviation)
     loss = StartEndLoss(*smoothing, training.shared_norm)
-    trainer = backend.trainer(model)
+    trainer = backend.trainer(model, config.frozen_part(model).rest if keeps_vectors else None)
     trainer.compile(optimizer, loss, jit_compile=backend.compiles_with_xla(training.jit_compile))
     return trainer
 
@@ -277,6 +299,7 @@ class _Session:
         self.run = prepared.run
         self.training = prepared.training
         self.features = data.features
+        self.frozen = prepared.model_config.frozen_part(trainer.model) if prepared.options.vector_cache else None
         taught = (data.soft_labels, np.where(data.kept, 1.0, self.training.distillation_weight))
         groups = data.groups if self.training.shared_norm else None
         self.targets = make_targets(data.features, data.spans, *taught, groups)
@@ -327,7 +350,14 @@ class _Session:
         self._finish()
         return {name: self.state[name] for name in ("epochs", "best_f1", "best_epoch")}
 
+    def _keep_vectors(self) -> None:
+        """Computes what is not trained, with the weights that the run has by now."""
+        if self.frozen and self.options.vector_cache:
+            self.features = with_kept_vectors(self.features, self.frozen, self.options.vector_cache, self.log)
+            self.frozen = None
+
     def _fit(self, last_epoch: int) -> None:
+        self._keep_vectors()
         epoch, step = self.state["epoch"], self.state["step"]
         epochs = [self.sampler.epoch(number) for number in range(epoch, last_epoch)]
         batches = itertools.islice(itertools.chain(*epochs), step, None)

@@ -55,7 +55,8 @@ class Features:
     Attributes:
         tokens: int32 `(tokens,)`, the unique token of every token of all texts; 0 is padding. Never empty:
             without a single token it holds one of padding.
-        unique: arrays `(unique tokens + 1, ...)` by part, such as word ids; row 0 is padding.
+        unique: arrays `(unique tokens + 1, ...)` by part, such as word ids; row 0 is padding. One that is too large for
+            memory is a `RowsOnDisk`.
         segments: by text, such as passage and question.
         passages: int64 `(examples,)`, the number of each example's passage.
         passage_lengths: int64 `(examples,)`, passage tokens that the example reads.

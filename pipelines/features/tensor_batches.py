@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from fabir_tf.pipelines.features.batch_planning import TRAINING_STEP, reading_step
 from fabir_tf.pipelines.features.features import PASSAGE_INDEX, SHARED_TEXT, Features, text_names
+from fabir_tf.pipelines.features.rows_on_disk import RowsOnDisk
 
 
 def make_batches(
@@ -52,11 +53,13 @@ def batches_to_read(features: Features, batches: Iterable[np.ndarray]) -> Iterat
         yield inputs(tables, tf.constant(batch), tf.constant(reading_step(len(batch)), tf.int64))
 
 
-def batch_inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | tf.Tensor) -> dict[str, tf.Tensor]:
+def batch_inputs(
+    tables: Mapping[str, tf.Tensor | RowsOnDisk], batch: tf.Tensor, step: int | tf.Tensor
+) -> dict[str, tf.Tensor]:
     """Looks up the inputs of one batch.
 
     Args:
-        tables: `Features.tables` as tensors.
+        tables: `Features.tables` as tensors, or rows on disk.
         batch: int64 `(batch,)`, example numbers.
         step: lengths, and the number of unique tokens, are multiples of it.
 
@@ -76,7 +79,14 @@ def batch_inputs(tables: Mapping[str, tf.Tensor], batch: tf.Tensor, step: int | 
         inputs[f"{text}_token_index"] = tf.reshape(part, tf.shape(tokens))
     unique = tf.pad(unique, [[0, -tf.size(unique) % tf.cast(step, tf.int32)]])
     names = [name for name in tables if name.startswith("unique_")]
-    return inputs | {name: tf.gather(tables[name], unique) for name in names}
+    return inputs | {name: _rows(tables[name], unique) for name in names}
+
+
+def _rows(table: tf.Tensor | RowsOnDisk, indices: tf.Tensor) -> tf.Tensor:
+    if not isinstance(table, RowsOnDisk):
+        return tf.gather(table, indices)
+    rows = tf.numpy_function(table.__getitem__, [indices], table.dtype, stateful=False)
+    return tf.ensure_shape(rows, (None, *table.shape[1:]))
 
 
 def unique_segments(starts: tf.Tensor, lengths: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -118,8 +128,11 @@ def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset
     return looked_up.prefetch(4).with_options(options)
 
 
-def _tensors(features: Features) -> dict[str, tf.Tensor]:
-    return {name: tf.constant(array) for name, array in features.tables.items()}
+def _tensors(features: Features) -> dict[str, tf.Tensor | RowsOnDisk]:
+    """The tables in memory; what is on the disk stays there."""
+    return {
+        name: array if isinstance(array, RowsOnDisk) else tf.constant(array) for name, array in features.tables.items()
+    }
 
 
 def _padded(tokens: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, step: int | tf.Tensor) -> tf.Tensor:
