@@ -69,10 +69,10 @@ def scored(data: SquadData, asked: Sequence[Asked], texts: Sequence[str]) -> lis
     return [float(100 * np.mean(values)) for values in found]
 
 
-def chosen(answer: DocumentAnswer, rank_weight: float) -> str:
+def chosen(answer: DocumentAnswer, rank_weight: float, score_scale: float) -> str:
     """The text that a rank weight makes the best of those that were read."""
     spans = sorted(answer.n_best, key=lambda span: (-span.rank_score, span.paragraph))
-    return max(spans, key=lambda span: span.score + rank_weight * span.rank_score).text if spans else ""
+    return max(spans, key=lambda span: score_scale * span.score + rank_weight * span.rank_score).text if spans else ""
 
 
 def measure(values: flags.FlagValues) -> dict:
@@ -116,7 +116,7 @@ def _among(reader, data, others, count, weights, draw) -> dict:
     begun = time.monotonic()
     answers = ask(reader, data, asked)
     speed = len(asked) / (time.monotonic() - begun)
-    texts = [[chosen(answer, weight) for answer in answers] for weight in weights]
+    texts = [[chosen(answer, weight, reader.score_scale) for answer in answers] for weight in weights]
     return {"paragraphs": count + 1, "speed": speed, "f1": [scored(data, asked, part)[1] for part in texts]}
 
 
@@ -143,7 +143,7 @@ def _open(reader: DocumentReader, data: SquadData, weights: Sequence[float]) -> 
     for begin in range(0, len(asked), AT_ONCE):
         questions = [data.questions[one.question].text for one in asked[begin : begin + AT_ONCE]]
         answers += whole.answer_batch(questions, n_best=reader.paragraphs)
-    texts = [[chosen(answer, weight) for answer in answers] for weight in weights]
+    texts = [[chosen(answer, weight, reader.score_scale) for answer in answers] for weight in weights]
     return [[weight, *scored(data, asked, part)] for weight, part in zip(weights, texts, strict=True)]
 
 

@@ -25,6 +25,7 @@ All flags of all commands. `fabir-train --helpfull` prints them, too, and `--fla
 | `--resume` | Continue the run in that folder where it stopped |
 | `--config` | JSON file of settings, such as a run's `config.json` |
 | `--prepared` | Folder that `fabir-prepare` wrote, instead of the data and its settings |
+| `--vector_cache` | Folder that keeps the vectors of a frozen `--word_model` between runs, in half precision |
 
 Flags override `--config`, and `--config` overrides the settings that come with `--start_from`. A flag of another reader is refused. In
 Python, the configuration classes have the same names, for example `fabir_tf.TrainingConfig(batch_size=32)`:
@@ -48,8 +49,8 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 
 | command | flags |
 | --- | --- |
-| `fabir-prepare` | `--output`, and those of `fabir-train` except `--resume` and `--prepared` |
-| `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--seed` and `--model` |
+| `fabir-prepare` | `--output`, and those of `fabir-train` except `--resume`, `--prepared` and `--vector_cache` |
+| `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--vector_cache`, `--seed` and `--model` |
 | `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, `--elmo`, `--bert_base`, `--bert_large`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
 | `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--spans_file`, `--na_prob_file`, `--report_file` |
 | `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--document` (a file or folder to answer from) with `--paragraphs`, `--output_file`, `--n_best`, `--resume` ([go on](guides/files.md#long-files) with an interrupted output) |

@@ -23,6 +23,7 @@ from fabir_tf.reading.answers import (
     as_text,
     validate_n_best,
 )
+from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.graph_reader import GraphAnswerer
 
 BATCH_QUESTIONS = 512
@@ -33,7 +34,8 @@ class SavedModelReader:
     """Answers questions with a SavedModel that `export_reader` wrote.
 
     It is a `QuestionAnswerer` for what needs answers. Its threshold, its longest passage and the number of spans are
-    part of the SavedModel; it keeps no logits, so it cannot be calibrated, taught from or exported again.
+    part of the SavedModel; it keeps no logits, so it cannot be calibrated, taught from or exported again. Its
+    calibration is the one that `export_reader` put beside it.
 
     Args:
         path: the folder of a version, such as `exported/fabir/1`.
@@ -45,8 +47,6 @@ class SavedModelReader:
     Raises:
         UserError: there is no SavedModel of a reader, or it holds operations that could do harm.
     """
-
-    calibration = None
 
     def __init__(self, path: str | os.PathLike, trust_model: bool = False):
         self._trust_model = trust_model
@@ -72,6 +72,8 @@ class SavedModelReader:
     def _take(self, path: Path, model: Any) -> None:
         self.path = path
         self._model = model
+        beside = path / "assets.extra" / "calibration.json"
+        self.calibration = Calibration.load(beside) if beside.exists() else None
         answer = model.signatures.get("serving_default")
         outputs = answer.structured_outputs if answer else {}
         if not {"answer", "is_answer", "n_best_answer"} <= set(outputs):

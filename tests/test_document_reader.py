@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 from test_commands import passed
@@ -238,6 +239,20 @@ def test_score_and_rank_are_added(weight, expected):
     assert answer.score == {"mill": 1.0, "lake": 2.0}[expected]
     assert answer.rank_score == ranks.get(list(texts).index(expected), 0.0)
     assert len(reader.answer("Whose old mill is it?", texts, n_best=1).n_best) == 1
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(None, "lake"), (0.24, "lake"), (0.024, "mill"), (2.4, "lake"), (0.0, "lake")]
+)
+def test_logits_count_by_the_scale_of_the_readers_calibration(scale, expected):
+    """A tenth of fabir-base's scale: two logits more are worth less than the rank."""
+    texts = {"mill": "The mill of Anna is old.", "lake": "The lake of Orrin is a lake that is cold and old."}
+    scripted = Scripted(mill=("Anna", 1.0, 0.0), lake=("Orrin", 3.0, 0.0))
+    if scale is not None:
+        scripted.calibration = SimpleNamespace(no_answer=SimpleNamespace(scale=scale))
+    reader = DocumentReader(scripted, rank_weight=2.0, with_heading=False)
+    assert reader.score_scale == pytest.approx((scale or 0.24) / 0.24)
+    assert reader.answer("Whose old mill is it?", texts).source == expected
 
 
 def without_answer(none, rank, weight):

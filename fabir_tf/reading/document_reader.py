@@ -22,13 +22,13 @@ Source = str | int
 Texts = str | Iterable[str] | Mapping[str, str]
 
 RANK_WEIGHT = 20.0
-"""What `rank_score` counts against the logits of an answer; see `DocumentReader`."""
+"""What `rank_score` counts against the logits of an answer of fabir-base; see `DocumentReader`."""
 
 RANK_MIDDLE = 0.2
 """The `rank_score` that says nothing about whether a paragraph answers."""
 
 NONE_PER_LOGIT = 0.24
-"""What a logit of an answer counts in the log odds that there is none: the scale of fabir-base's calibration."""
+"""What a logit of an answer of fabir-base counts in the log odds that there is none: the scale of its calibration."""
 
 MOST_PARAGRAPHS = 1000
 """Most paragraphs that can be read for a question."""
@@ -146,9 +146,11 @@ class DocumentReader:
     It cuts them into paragraphs, ranks these by the words that they share with the question (BM25), reads the best
     ones, and takes the answer of the paragraph with the highest sum
 
-        score + rank_weight * rank_score
+        s * score + rank_weight * rank_score
 
-    of `Answer.score` and BM25. The rank also tells whether a paragraph answers at all:
+    of `Answer.score` and BM25. `s` is 1 for a reader without a calibration of "no answer"; one with logits of another
+    size is brought to fabir-base's by the scale that was fitted, as a share of fabir-base's 0.24. The rank also tells
+    whether a paragraph answers at all:
 
         log odds of no answer = those of the reader - 0.24 rank_weight (rank_score - 0.2)
 
@@ -185,6 +187,7 @@ class DocumentReader:
         self.reader = reader
         self.paragraphs = paragraphs
         self.rank_weight = rank_weight
+        self.score_scale = score_scale(reader)
         self.with_heading = with_heading
         self.searched = searched
 
@@ -306,7 +309,7 @@ class DocumentReader:
             range(len(read)),
             key=lambda row: (
                 threshold is not None and none[row] > threshold,
-                -(read[row].answer.score + self.rank_weight * read[row].rank_score),
+                -(self.score_scale * read[row].answer.score + self.rank_weight * read[row].rank_score),
             ),
         )
         spans = tuple(read[row].span() for row in order[:n_best])
@@ -359,6 +362,12 @@ def _named(name: Any, text: Any) -> Document:
     format = format_of(name)
     # The text of a PDF has been extracted from it.
     return Document(name, as_text(f"text {quoted(name)}", text), PLAIN if format == PDF else format)
+
+
+def score_scale(reader: QuestionAnswerer) -> float:
+    """What a reader's logits are multiplied by, to compare with `RANK_WEIGHT`."""
+    none = reader.calibration.no_answer if reader.calibration else None
+    return none.scale / NONE_PER_LOGIT if none and none.scale else 1.0
 
 
 def _validate(paragraphs: Any, rank_weight: Any) -> None:

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -50,11 +51,12 @@ def with_kept_vectors(
     """
     texts = _Texts(features)
     vectors = _Computation(frozen.text_model, features, texts, user_path(folder), log).result(seconds)
-    mask = np.ones(texts.tokens + 1, bool)
-    mask[0] = False
+    mask = np.arange(texts.tokens + 1) > 0
+    # `RowsOnDisk` stands for an array.
+    unique: dict[str, Any] = {"vectors": vectors, "mask": mask}
     return Features(
         np.arange(1, texts.tokens + 1, dtype=np.int32) if texts.tokens else np.zeros(1, np.int32),
-        {"vectors": vectors, "mask": mask},
+        unique,
         texts.segments,
         features.passages,
         features.passage_lengths,
@@ -112,7 +114,7 @@ class _Computation:
         digest = hashlib.sha256(repr((self._shape, self._model.output.dtype)).encode())
         arrays = [self._tokens, self._values, self._texts.starts, self._texts.lengths]
         for array in (*arrays, *map(np.asarray, self._model.weights)):
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:24]
 
     def _done(self) -> int:
@@ -128,7 +130,7 @@ class _Computation:
             )
         return found
 
-    def _opened(self, mode: str) -> np.ndarray:
+    def _opened(self, mode: Literal["r", "r+"]) -> np.ndarray:
         try:
             found = np.load(self._path, mmap_mode=mode, allow_pickle=False)
         # NumPy reads the header as Python's syntax, which has errors of many kinds.

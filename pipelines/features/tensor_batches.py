@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -128,7 +129,7 @@ def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset
     return looked_up.prefetch(4).with_options(options)
 
 
-def _tensors(features: Features) -> dict[str, tf.Tensor | RowsOnDisk]:
+def _tensors(features: Features) -> dict[str, Any]:
     """The tables in memory; what is on the disk stays there."""
     return {
         name: array if isinstance(array, RowsOnDisk) else tf.constant(array) for name, array in features.tables.items()
