@@ -368,13 +368,13 @@ def test_a_student_of_the_same_tokens_changes_nothing():
 
 @pytest.mark.slow
 def test_a_word_reader_teaches_a_reader_of_word_pieces(commands, tiny_run, tmp_path):
-    bert_folder = write_bert(tmp_path / "bert", head=False)
+    bert_folder = write_bert(tmp_path / "bert", head=False, positions=512)
     teacher, run = tmp_path / "teacher.npz", tmp_path / "run"
     flags = [f"--run_dirs={tiny_run.path}", f"--dataset={tiny_run.train}", "--cache_dir="]
     done = commands("teach", *flags, f"--output={teacher}", f"--student={bert_folder}")
     assert done.status == 0 and "12 of 12 questions" in done.stdout, done
     learning = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--epochs=1", "--cache_dir="]
-    sizes = ("--max_sequence=96", "--max_question=20")
+    sizes = ("--max_sequence=256", "--max_question=40")
     bert = ["--model=bert-span", f"--encoder={bert_folder}", *sizes, f"--teacher={teacher}"]
     taught = commands("train", f"--run_dir={run}", *bert, *learning)
     assert taught.status == 0, taught
