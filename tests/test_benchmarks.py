@@ -89,6 +89,18 @@ def test_contenders_race(tmp_path):
         pytest.skip("only our reader has run: a rival needs the extra rivals, torch and transformers")
 
 
+@pytest.mark.slow
+def test_readers_of_the_package_are_timed(tmp_path):
+    torch = "--torch" if HAS_RIVALS else "--notorch"
+    arguments = ("--readers=fabir-base,fabir-minilm", "--questions=4", "--precisions=float32", "--turns=1", torch)
+    found = found_by(tmp_path, "reader_speed", *arguments)
+    assert [row["contender"] for row in found["answers"]] == ["fabir-base", "fabir-minilm"]
+    assert all(row["speed"]["median"] > 0 and row["ratio"]["median"] > 0 for row in found["answers"])
+    if not HAS_RIVALS:
+        pytest.skip("only our readers have run: PyTorch needs the extra rivals, torch and transformers")
+    assert [row["contender"] for row in found["logits of fabir-minilm"]] == ["PyTorch", "fabir-minilm"]
+
+
 @pytest.mark.skipif(not HAS_RIVALS, reason="needs the extra rivals: torch and transformers")
 def test_a_rival_is_trained(tmp_path):
     arguments = ("--training_questions=4", "--questions=4", "--tasks=training", "--readers=", "--rivals=minilm")

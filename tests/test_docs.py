@@ -26,10 +26,10 @@ from wordpiece_folders import write_bert
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-CARD = ROOT / "fabir_tf" / "reading" / "pretrained" / "fabir-base" / "README.md"
+CARDS = sorted((ROOT / "fabir_tf" / "reading" / "pretrained").glob("*/README.md"))
 DOCS = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "fabir-base")
 RUNNING = (README, ROOT / "CONTRIBUTING.md", *DOCS)
-PAGES = (*RUNNING, ROOT / "WORKSPACE.md", CARD)
+PAGES = (*RUNNING, ROOT / "WORKSPACE.md", *CARDS)
 
 # Lines that the test does not run as they are, and why.
 ONLY_PARSED = {
