@@ -14,7 +14,7 @@ All flags of all commands. `fabir-train --helpfull` prints them, too, and `--fla
 
 ## The data and the training
 
-`fabir-train` has the flags of this page down to "The other readers", and seven more:
+`fabir-train` has the flags of this page down to "The other readers", and eight more:
 
 | flag | meaning |
 | --- | --- |
@@ -60,7 +60,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-beam` | `--saved_model`, `--trust_model`, `--input`, `--question` (any number) or `--questions_file`, `--output_dir`, `--output_format`, `--shard_records`, `--n_best`, `--batch_size`, `--best_per_question`, `--num_processes` or `--beam_options` |
 | `fabir-export` | `--run_dir`, `--export_dir`, `--version`, `--format` (`saved_model`, or [`onnx`, `litert`, `openvino`](guides/edge.md)), `--quantization`, `--n_best`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-analyze` | `--dataset`, `--predictions_files`, `--output`, `--errors`, and `--run_dir` with `--question_id` |
-| `fabir-teach` | `--run_dirs`, `--dataset`, `--output` |
+| `fabir-teach` | `--run_dirs`, `--dataset`, `--student` ([other tokens](guides/teach.md#what-the-student-learns)), `--output` |
 | `fabir-pack` | `--run_dir` or `--ensemble` with `--weights`, `--average_with`, `--output`, `--words`, `--int8`, `--calibration_dataset`, `--unanswerable_share` |
 | `fabir-convert` | `--input_file`, `--output_file`, `--check`, `--mend` |
 | `fabir-negatives` | `--dataset`, `--output_file`, `--kinds`, `--share`, `--seed`, `--set_aside`, `--keep_answerable` |

@@ -73,12 +73,13 @@ def exported(tmp_path_factory) -> Exported:
 
     from fabir_tf.export import export_reader
     from fabir_tf.pipelines.text.tokenizer import tokenize
-    from fabir_tf.reading.calibration import Calibration
+    from fabir_tf.reading.calibration import FIGURES, Calibration
 
     texts = squad_data(ARTICLES + DEV_ARTICLES).passages
     words = sorted({word.lower() for text in texts for word in tokenize(text).words})
     reader = make_reader(words, max_passage=EXPORTED_WINDOW)
-    reader.calibration = Calibration(0.7, 1, 1.0, {}, {}, [])
+    figures = dict.fromkeys(FIGURES, 0.5)
+    reader.calibration = Calibration(0.7, 1, 1.0, figures, figures, [])
     folder = export_reader(reader, tmp_path_factory.mktemp("exported"), 7, EXPORTED_N_BEST)
     return Exported(reader, folder, tf.saved_model.load(str(folder)).signatures)
 

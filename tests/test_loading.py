@@ -115,6 +115,7 @@ def test_a_reader_of_ours_needs_no_trust(exported):
     pair = "Who came?", "Ada came on Monday, and Karl on the day after."
     assert reader.answer(*pair).text == exported.reader.answer(*pair).text
     assert pickle.loads(pickle.dumps(reader)).path == reader.path
+    assert reader.calibration == exported.reader.calibration
 
 
 def test_saving_may_stand_in_its_two_functions_alone(exported, tmp_path):
