@@ -29,7 +29,7 @@ from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.length_buckets import LengthBucketSampler
 from fabir_tf.pipelines.features.splitting import passages_of
 from fabir_tf.pipelines.features.teacher_distributions import split_soft_labels
-from fabir_tf.pipelines.files import csv_text, named_errors, write_text
+from fabir_tf.pipelines.files import csv_text, named_errors, user_path, validate_writable, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.reading.evaluation import predictions_of, score_answers
 from fabir_tf.reading.held_out_loss import HeldOutLoss
@@ -129,6 +129,8 @@ def _validate_vector_cache(config: ReaderConfig, training: TrainingConfig, optio
         raise UserError(
             f"--vector_cache={options.vector_cache}: found --distribution={training.distribution}, expected one device"
         )
+    if options.vector_cache:
+        validate_writable(user_path(options.vector_cache) / "vectors")
 
 
 def _train(prepared: PreparedRun, log: Callable[[str], None]) -> dict:

@@ -177,7 +177,7 @@ class _Computation:
             self._progress.unlink(missing_ok=True)
             return np.lib.format.open_memmap(self._path, "w+", DTYPE, self._shape)
         except OSError as error:
-            raise WriteError(f"--vector_cache={self._path.parent}: {error.strerror or error}") from error
+            raise WriteError(error.errno or 0, error.strerror or str(error), str(self._path)) from error
 
     def _batches(self, done: int) -> Iterator[np.ndarray]:
         while done < len(self._order):
