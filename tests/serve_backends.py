@@ -26,7 +26,7 @@ class Upper:
         self.name = name
 
     def describe(self) -> Description:
-        return Description({DEFAULT: TEXTS}, {DEFAULT: b""}, {DEFAULT: {}}, 0.5, None, False)
+        return Description({DEFAULT: TEXTS}, {DEFAULT: b""}, {DEFAULT: {}}, None, 0.5, None, False)
 
     def warm_up(self) -> None:
         pass

@@ -19,7 +19,9 @@ import pytest
 from serving_process import serving
 from tiny import EXPORTED_N_BEST
 
+import fabir_tf
 from fabir_tf.export import saved_model
+from fabir_tf.pipelines.documents.sharded_index import open_index
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +49,17 @@ def of_saved_model(exported):
 
 
 @pytest.fixture(scope="module")
-def of_run(tiny_run, commands, tmp_path_factory):
+def index(commands, tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
     (folder / "mill.md").write_text(f"# Mill\n\n{MILL}\n")
     (folder / "lake.txt").write_text("Lake Orrin lies north of Dunmere.")
-    index = folder / "texts.index"
-    assert commands("index", f"--input={folder}", f"--index={index}").status == 0
+    path = folder / "texts.index"
+    assert commands("index", f"--input={folder}", f"--index={path}").status == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def of_run(tiny_run, index):
     limits = (
         "--max_passage_characters=300000",
         "--max_question_characters=300",
@@ -281,10 +288,22 @@ def test_a_list_is_answered_in_order_and_a_bad_row_fails_alone(of_run):
     assert of_run.ask("/v1/answer", []) == (200, [])
 
 
-def test_search_and_attention(of_run):
-    status, found = of_run.ask("/v1/search", {"question": "Who built the old mill?", "n_best": 2})
+def test_search_answers_as_in_python(of_run, tiny_run, index):
+    question = "Who built the old mill?"
+    status, found = of_run.ask("/v1/search", {"question": question, "n_best": 5})
     assert (status, found["source"]) == (200, "mill.md")
     assert found["n_best"][0]["sentence"]
+    with open_index(index) as searched:
+        documents = fabir_tf.DocumentReader(fabir_tf.Reader.load(tiny_run.path), searched=searched)
+        expected = documents.answer(question, n_best=5).n_best
+    assert [(span["source"], span["answer"]) for span in found["n_best"]] == [
+        (span.source, span.text) for span in expected
+    ]
+    probabilities = [span["probability"] for span in found["n_best"]]
+    assert probabilities == pytest.approx([span.probability for span in expected], abs=1e-5)
+
+
+def test_attention(of_run):
     question, passage = "Who built the mill \U0001f600?", f"\U0001f600 {MILL}"
     status, found = of_run.ask("/v1/attention", {"question": question, "passage": passage})
     if status == 501:

@@ -87,7 +87,7 @@ class ReaderBackend:
     def describe(self) -> Description:
         """See `Backend.describe`."""
         definitions = {name: _definition(function) for name, function in self._functions.items()}
-        return _description(definitions, self._answerer.no_answer_threshold, None, _shows_attention(self._answerer))
+        return _description(definitions, self._answerer, None, _shows_attention(self._answerer))
 
     def warm_up(self) -> None:
         """See `Backend.warm_up`."""
@@ -172,7 +172,7 @@ class SavedModelBackend:
         definitions.pop("__saved_model_init_op", None)
         if not self._reader:
             return _description(definitions, None, 0, False)
-        return _description(definitions, self._reader.no_answer_threshold, self._reader.n_best, False)
+        return _description(definitions, self._reader, self._reader.n_best, False)
 
     def warm_up(self) -> None:
         """See `Backend.warm_up`."""
@@ -261,7 +261,7 @@ def _definitions_in(path: Path) -> dict[str, meta_graph_pb2.SignatureDef]:
 
 def _description(
     definitions: dict[str, meta_graph_pb2.SignatureDef],
-    threshold: float | None,
+    answerer: QuestionAnswerer | None,
     n_best: int | None,
     shows_attention: bool,
 ) -> Description:
@@ -269,7 +269,8 @@ def _description(
         signatures={name: Signature(_tensors(one.inputs), _tensors(one.outputs)) for name, one in definitions.items()},
         definitions={name: one.SerializeToString() for name, one in definitions.items()},
         metadata={name: _as_json(one) for name, one in definitions.items()},
-        threshold=threshold,
+        calibration=answerer.calibration if answerer else None,
+        threshold=answerer.no_answer_threshold if answerer else None,
         n_best=n_best,
         shows_attention=shows_attention,
     )

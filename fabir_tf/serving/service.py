@@ -241,6 +241,7 @@ class _Waiting:
     ):
         self._service, self._loop = service, loop
         self._model, self._threshold, self._deadline = model, threshold, deadline
+        self.calibration = service.models.find(model).description.calibration
 
     @property
     def no_answer_threshold(self) -> float | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fabir_tf.reading.calibration import Calibration
 from fabir_tf.serving.signature import Signature
 
 
@@ -16,6 +17,7 @@ class Description:
         signatures: by name.
         definitions: each signature as a serialized message `SignatureDef`.
         metadata: each signature as TensorFlow Serving's JSON has it.
+        calibration: the reader's; None without one.
         threshold: the no-answer probability above which it abstains; None if it always answers.
         n_best: most spans per question; None for any number, 0 for a model that does not answer questions.
         shows_attention: whether `Attend` is answered.
@@ -24,6 +26,7 @@ class Description:
     signatures: dict[str, Signature]
     definitions: dict[str, bytes]
     metadata: dict[str, dict[str, Any]]
+    calibration: Calibration | None
     threshold: float | None
     n_best: int | None
     shows_attention: bool
