@@ -23,6 +23,7 @@ from fabir_tf.layers.embeddings.character_cnn import CharacterCnn
 from fabir_tf.layers.embeddings.character_embedding import CharacterEmbedding
 from fabir_tf.layers.embeddings.layer_mix import LayerMix
 from fabir_tf.layers.embeddings.one_hot_character_embedding import OneHotCharacterEmbedding
+from fabir_tf.layers.embeddings.pool_words import PoolWords
 from fabir_tf.layers.embeddings.position_encoding import PositionEncoding
 from fabir_tf.layers.embeddings.summed_character_embedding import SummedCharacterEmbedding
 from fabir_tf.layers.embeddings.word_dropout import WordDropout
@@ -36,6 +37,7 @@ from fabir_tf.layers.heads.highway_head import HighwayHead
 from fabir_tf.layers.heads.independent_decoder import IndependentDecoder
 from fabir_tf.layers.heads.linear_selector import LinearSelector
 from fabir_tf.layers.heads.null_head import NullHead
+from fabir_tf.layers.heads.piece_logits import PieceLogits
 from fabir_tf.layers.heads.registry import BERT_HEADS
 from fabir_tf.layers.heads.residual_head import ResidualHead
 from fabir_tf.layers.heads.sequence_logits import SequenceLogits
@@ -76,6 +78,8 @@ __all__ = [
     "LinearSelector",
     "NullHead",
     "OneHotCharacterEmbedding",
+    "PieceLogits",
+    "PoolWords",
     "PositionEncoding",
     "ProcessingLayer",
     "ProjectedLstm",

@@ -217,6 +217,7 @@ CHEUNG = {
     "word_vectors": "table",
     "word_model": "",
     "tune_word_model": False,
+    "pool_words": False,
     "max_sequence": 512,
     "word_dim": 300,
     "max_word_characters": 20,

@@ -26,6 +26,7 @@ from fabir_tf.reading.packing import pack_ensemble
 from fabir_tf.reading.reader import Reader
 
 ROOT = Path(__file__).parents[1]
+UNANSWERABLE = {"question": "Who saw it?", "answers": [], "is_impossible": True}
 SPREAD = {"median", "low", "high"}
 HAS_RIVALS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 
@@ -330,6 +331,35 @@ def test_passages_are_drawn_with_all_of_their_questions(tmp_path, run_script):
 
 
 @pytest.mark.slow
+def test_questions_with_and_without_an_answer_are_merged_on_their_passages(tmp_path, run_script):
+    data = write_squad(tmp_path / "answerable.json", ARTICLES)
+    whole = read_squad(data)
+    passage, title = max(zip(whole.passages, whole.titles, strict=True), key=lambda pair: len(pair[0]))
+    # The second is of an article of its own, with a text that the held-out passage has, too.
+    articles = [
+        {"title": title, "paragraphs": [{"context": passage, "qas": [UNANSWERABLE | {"id": "u1"}]}]},
+        {"title": "Copy", "paragraphs": [{"context": f"{passage} And more.", "qas": [UNANSWERABLE | {"id": "u2"}]}]},
+        {"title": "Moon", "paragraphs": [{"context": "The moon is bright.", "qas": [UNANSWERABLE | {"id": "u3"}]}]},
+    ]
+    (tmp_path / "none.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
+    flags = ["--dataset=answerable.json", "--unanswerable=none.json", "--output=merged"]
+    done = run_script("merge_unanswerable", *flags, f"--titles={title}", f"--unanswerable_titles={title}")
+    assert done.status == 0, done.stderr
+    found = {name: read_squad(tmp_path / "merged" / f"{name}.json") for name in ("held", "watch", "choose", "train")}
+    ids = {name: {question.id for question in part.questions} for name, part in found.items()}
+    of_title = {question.id for question in whole.questions if whole.titles[question.passage] == title}
+    assert ids["held"] == of_title
+    assert ids["watch"] == of_title | {"u1"}
+    assert ids["choose"] <= ids["watch"] and found["choose"].passages == found["watch"].passages[::2]
+    assert ids["train"] == {question.id for question in whole.questions} - of_title | {"u3"}
+    # One passage, and the questions of both files about it.
+    assert found["watch"].passages.count(passage) == 1
+    assert not next(question for question in found["watch"].questions if question.id == "u1").answers
+    done = run_script("merge_unanswerable", *flags, "--titles=Nobody")
+    assert done.status == 2 and "--titles: found no article 'Nobody'" in done.stderr
+
+
+@pytest.mark.slow
 def test_texts_are_rewritten_and_answers_keep_their_offsets(tmp_path, run_script):
     passage = "In \u0130zmir the TOWER was built by Karl Wend."
     write_squad(tmp_path / "data.json", [("Tower", passage, [("Who built the tower of Halberstadt?", "Karl Wend")])])
@@ -513,6 +543,7 @@ def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
 @pytest.mark.parametrize(
     ("script", "more"),
     [
+        ("merge_unanswerable", ["--unanswerable=train.json", "--titles=Owl", "--output=."]),
         ("set_aside", ["--titles=Owl", "--output=."]),
         ("join_passages", ["--output=train.json"]),
         ("draw_passages", ["--questions=1", "--output=train.json"]),

@@ -290,6 +290,11 @@ def test_it_goes_through_every_command(commands, tiny_run, tuned, tmp_path):
             ["--word_vectors=elmo", "--word_model={0}"],
             ["found none, expected one file whose name ends in options.json"],
         ),
+        (["--pool_words"], ["pool_words needs word_vectors=bert, found word_vectors=table"]),
+        (
+            ["--word_vectors=bert", "--word_model={0}", "--max_sequence=96", "--pool_words", "--smoothing=gaussian"],
+            ["--pool_words: found --smoothing=gaussian, expected --smoothing=none"],
+        ),
         (["--tune_word_model"], ["tune_word_model needs word_vectors=bert, found word_vectors=table"]),
     ],
 )
@@ -301,6 +306,107 @@ def test_settings_that_are_refused(commands, tmp_path, flags, parts):
     run = tmp_path / "run"
     assert_error(commands, "train", [f"--run_dir={run}", "--dataset=sample", "--model=bidaf-cheung", *flags], parts)
     assert not run.exists()
+
+
+# === Words of pieces ===
+
+
+@pytest.fixture(scope="module")
+def words(folder):
+    """A reader of words, whose answers are words."""
+    config = config_of(folder, pool_words=True)
+    processor = SeparateWordPieceProcessor.create(config.to_dict())
+    return Reader(model_of(config), processor, config, 200, log=lambda line: None)
+
+
+def word_inputs(processor, texts):
+    inputs = model_inputs(processor, texts)
+    return inputs | {
+        f"{text}_begins": processor.begins_word()[inputs[f"{text}_ids"]] for text in ("passage", "question")
+    }
+
+
+def test_each_piece_has_the_offsets_of_its_word(words, processor):
+    text = f"{PASSAGE} {HARD[0]}"
+    pieces, whole = (one.tokenize_text(text) for one in (processor, words.processor))
+    assert whole.words == pieces.words
+    first = 0
+    for number, piece in enumerate(pieces.words):
+        first = first if piece.startswith("##") else number
+        following = [other.startswith("##") for other in pieces.words[number + 1 :]]
+        last = number + (following.index(False) if False in following else len(following))
+        assert (whole.starts[number], whole.ends[number]) == (pieces.starts[first], pieces.ends[last])
+    assert whole.starts != pieces.starts and whole.ends != pieces.ends
+    # The cache of tokenized texts keeps them apart.
+    assert words.processor.tokenizer_version != processor.tokenizer_version
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=4), st.lists(st.text(max_size=60), min_size=1, max_size=4))
+def test_any_words_in_python_and_in_a_graph(questions, passages):
+    check_processor(ANY_WORDS, questions, passages, 4)
+
+
+ANY_WORDS = SeparateWordPieceProcessor(ANY.vocabulary, whole_words=True)
+
+
+def test_answers_are_words_and_windows_may_begin_within_one(words):
+    found = words.answer(QUESTION, LONG, n_best=20)
+    assert len(words.processor.tokenize_text(LONG).words) > POSITIONS
+    tokens = words.processor.tokenize_text(LONG)
+    borders = set(zip(tokens.starts, tokens.ends, strict=True))
+    for span in found.n_best:
+        assert span.text == LONG[span.start : span.end]
+        assert span.start in {start for start, _ in borders} and span.end in {end for _, end in borders}
+    assert len({(span.start, span.end) for span in found.n_best}) == len(found.n_best) == 20
+
+
+def test_words_of_one_piece_are_read_as_pieces(words, model, processor):
+    """With the same weights; only words of several pieces make a difference."""
+    for layer in model.layers:
+        if layer.weights:
+            words.model.get_layer(layer.name).set_weights(layer.get_weights())
+    for passage, differs in (("the old, by the", False), (PASSAGE, True)):
+        texts = [(passage, "the old?")]
+        inputs = word_inputs(processor, texts)
+        assert differs == (not inputs["passage_begins"].all())
+        pieces, found = model(model_inputs(processor, texts)), words.model(inputs)
+        for name, logits in pieces.items():
+            assert np.allclose(found[name], logits, rtol=1e-4, atol=1e-5) != (differs and name != NULL)
+
+
+@pytest.mark.slow
+def test_answers_of_words_are_the_same_in_a_graph_and_after_training(commands, tiny_run, tmp_path):
+    run, own = tmp_path / "run", write_bert(tmp_path / "own", "bert", head=False)
+    flags = ("--model=bidaf-cheung", "--word_vectors=bert", f"--word_model={own}", f"--max_sequence={POSITIONS}")
+    flags += ("--pool_words", "--smoothing=none", "--units=6", "--batch_size=5", "--cache_dir=", "--epochs=2")
+    data = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", f"--vector_cache={tmp_path / 'vectors'}")
+    result = commands("train", f"--run_dir={run}", *data, *flags)
+    assert result.status == 0, result
+    losses = [float(line.split(",")[2]) for line in (run / "history.csv").read_text().splitlines()[2:]]
+    assert max(losses) < 30
+    reader = Reader.load(run)
+    assert reader.processor.whole_words
+    exported = fabir_tf.export_reader(reader, tmp_path / "exported", n_best=2)
+    assert forbidden_operations(read_saved_model(exported)) == []
+    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    questions, passages = [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE]
+    found = served(question=tf.constant(questions), passage=tf.constant(passages))
+    for row, answer in enumerate(reader.answer_batch(questions, passages, n_best=2)):
+        for number, span in enumerate(answer.n_best):
+            assert found["n_best_answer"][row, number].numpy().decode() == span.text
+            assert (found["n_best_start"][row, number], found["n_best_end"][row, number]) == (span.start, span.end)
+            assert float(found["n_best_probability"][row, number]) == pytest.approx(span.probability, rel=1e-3)
+
+
+def test_what_an_earlier_version_wrote_has_pieces(processor, tmp_path):
+    values = processor.save_assets(tmp_path)
+    assert not SeparateWordPieceProcessor.load_assets(tmp_path, values).whole_words
+    del values["whole_words"]
+    assert not SeparateWordPieceProcessor.load_assets(tmp_path, values).whole_words
+    with pytest.raises(UserError, match="found whole_words=the number 3, expected true or false"):
+        SeparateWordPieceProcessor.load_assets(tmp_path, values | {"whole_words": 3})
 
 
 def test_a_table_that_is_too_short_for_the_vocabulary_is_refused(tmp_path):

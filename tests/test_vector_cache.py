@@ -24,7 +24,7 @@ from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.training import vector_cache
 from fabir_tf.training.vector_cache import with_kept_vectors
 
-MODELS = ("elmo", "bert")
+MODELS = ("elmo", "bert", "bert-words")
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -34,7 +34,8 @@ def config(request, tmp_path_factory):
         given = {"word_model": str(bilm_folders.write_folder(folder))}
     else:
         given = {"word_model": str(write_bert(folder / "bert")), "max_sequence": POSITIONS}
-    return BidafCheungConfig(word_vectors=request.param, units=5, **given).completed()
+        given |= {"pool_words": request.param == "bert-words"}
+    return BidafCheungConfig(word_vectors=request.param.split("-")[0], units=5, **given).completed()
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,10 @@ class BidafCheungConfig(WordReaderConfig):
         "", "Sizes of that model, as JSON; empty for those of ELMo small or BERT-Base", derived=True
     )
     tune_word_model: bool = setting(False, "Train the BERT of --word_model, too, which is frozen otherwise")
+    pool_words: bool = setting(
+        False,
+        "Take the mean of the BERT vectors of a word's pieces, so that words are read and answers are whole words",
+    )
     max_sequence: int = setting(
         512, "Longest sequence that BERT reads, in word pieces; longer passages are read in windows", low=8
     )
@@ -88,6 +92,8 @@ class BidafCheungConfig(WordReaderConfig):
             )
         if self.tune_word_model and self.word_vectors != "bert":
             raise ConfigError(f"tune_word_model needs word_vectors=bert, found word_vectors={self.word_vectors}")
+        if self.pool_words and self.word_vectors != "bert":
+            raise ConfigError(f"pool_words needs word_vectors=bert, found word_vectors={self.word_vectors}")
         # It follows from a field here, in other configurations from the class.
         object.__setattr__(self, "processor", _PROCESSORS[self.word_vectors])
 
@@ -137,7 +143,14 @@ class BidafCheungConfig(WordReaderConfig):
         sizes = self.word_sizes()
         if sizes is None:
             return table_vectors(self)
-        return elmo_vectors(sizes) if isinstance(sizes, BilmSizes) else bert_vectors(sizes, self.tune_word_model)
+        if isinstance(sizes, BilmSizes):
+            return elmo_vectors(sizes)
+        return bert_vectors(sizes, self.tune_word_model, self.pool_words)
+
+    @property
+    def takes_smoothing(self) -> bool:
+        """Where answers are whole words, a piece within a word is no start and no end."""
+        return not self.pool_words
 
     @property
     def has_frozen_part(self) -> bool:
@@ -206,6 +219,7 @@ def build_bidaf_cheung(config: BidafCheungConfig) -> keras.Model:
     parts += [layers.AttentionFlow(name="attention_flow"), keras.layers.Concatenate(name="flow_and_modelled")]
     parts += [layers.TokenLogits(config.dropout, name=name) for name in ("start", "end")]
     parts += [layers.TrainedNullLogits(name="null_logits")] if config.null_head else []
+    parts += [layers.PieceLogits(name="piece_logits")] if config.pool_words else []
     return _assembled({layer.name: layer for layer in parts}, config.given_vectors())
 
 
@@ -223,5 +237,7 @@ def _assembled(parts: Mapping[str, keras.layers.Layer], texts: TextVectors) -> k
         modelled = encoder(drop(modelled), mask)
     start = parts["start"](join([flow, modelled]), passage_mask=mask)
     end = parts["end"](join([flow, end_encoder(drop(modelled), mask)]), passage_mask=mask)
+    if texts.pieces:
+        start, end = parts["piece_logits"](start, end, texts.pieces.begins, texts.pieces.mask)
     null = parts["null_logits"](modelled) if "null_logits" in parts else None
     return keras.Model(texts.inputs, reader_outputs(start, end, null), name="bidaf_cheung")

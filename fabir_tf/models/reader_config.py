@@ -60,6 +60,11 @@ class ReaderConfig(Config):
         """
 
     @property
+    def takes_smoothing(self) -> bool:
+        """Whether any token may be the start or the end of an answer, so that targets can be smoothed."""
+        return True
+
+    @property
     def has_frozen_part(self) -> bool:
         """Whether a training may compute a part of the model once instead of in every step."""
         return False

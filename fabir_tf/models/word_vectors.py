@@ -15,6 +15,21 @@ from fabir_tf.pipelines.text.bilm_characters import WIDTH
 MIX = "layer_mix"
 """The name of the layer that mixes those of a biLM."""
 
+POOL = "pool_words"
+"""The name of the layer that makes words of BERT's pieces."""
+
+
+class Pieces(NamedTuple):
+    """The pieces of the passage, where the vectors are of words.
+
+    Attributes:
+        begins: symbolic int `(batch, passage)`, 1 where a piece begins a word.
+        mask: symbolic boolean `(batch, passage)`, true on real pieces.
+    """
+
+    begins: keras.KerasTensor
+    mask: keras.KerasTensor
+
 
 class TextVectors(NamedTuple):
     """A model's inputs, and what it reads of them.
@@ -23,11 +38,23 @@ class TextVectors(NamedTuple):
         inputs: by name.
         vectors: symbolic float `(batch, length, features)`, by text.
         masks: symbolic booleans `(batch, length)`, true on real tokens: `passage_mask` and `question_mask`.
+        pieces: of the passage, if the vectors are of words and logits are those of their pieces.
     """
 
     inputs: dict[str, keras.KerasTensor]
     vectors: dict[str, keras.KerasTensor]
     masks: dict[str, keras.KerasTensor]
+    pieces: Pieces | None = None
+
+    def pooled(self, pool: keras.layers.Layer) -> "TextVectors":
+        """The vectors of words, by a layer `PoolWords`; each text has one more input, `{text}_begins`."""
+        found = TextVectors(dict(self.inputs), {}, {})
+        begins = {text: keras.Input((None,), dtype="int32", name=f"{text}_begins") for text in TEXTS}
+        for text in TEXTS:
+            mask = f"{text}_mask"
+            found.inputs[begins[text].name] = begins[text]
+            found.vectors[text], found.masks[mask] = pool(self.vectors[text], begins[text], self.masks[mask])
+        return found._replace(pieces=Pieces(begins["passage"], self.masks["passage_mask"]))
 
 
 def table_vectors(config: WordReaderConfig) -> TextVectors:
@@ -61,12 +88,13 @@ def elmo_vectors(sizes: BilmSizes) -> TextVectors:
     return found
 
 
-def bert_vectors(sizes: BertSizes, tuned: bool) -> TextVectors:
+def bert_vectors(sizes: BertSizes, tuned: bool, pooled: bool) -> TextVectors:
     """The last hidden states of a BERT, which reads each text by itself; its pieces take the place of words.
 
     Args:
         sizes: those of the BERT.
         tuned: whether it is trained.
+        pooled: whether the vectors are those of words, the means of their pieces'.
     """
     encoder = sizes.layer(tuned)
     found = TextVectors({}, {}, {})
@@ -77,7 +105,7 @@ def bert_vectors(sizes: BertSizes, tuned: bool) -> TextVectors:
         found.vectors[text] = encoder(ids)
     # Now, because the weights of a layer are trained that are made after it was frozen.
     encoder.trainable = tuned
-    return found
+    return found.pooled(layers.PoolWords(name=POOL)) if pooled else found
 
 
 def frozen_text_model(model: keras.Model, sizes: BilmSizes | BertSizes) -> keras.Model:
@@ -108,7 +136,7 @@ def kept_vectors(model: keras.Model, text_model: keras.Model) -> TextVectors:
         text_model: from `frozen_text_model`.
 
     Returns:
-        The inputs `{text}_vectors`, float16, and `{text}_mask`.
+        The inputs `{text}_vectors`, float16, and `{text}_mask`; those of a pooling layer, too.
     """
     shape, dtype = text_model.output.shape[1:], text_model.output.dtype
     found = TextVectors({}, {}, {})
@@ -120,4 +148,5 @@ def kept_vectors(model: keras.Model, text_model: keras.Model) -> TextVectors:
         vectors = ops.cast(kept, dtype)
         # Only a biLM has several layers to mix.
         found.vectors[text] = model.get_layer(MIX)(vectors) if len(shape) == 3 else vectors
-    return found
+    is_pooled = any(layer.name == POOL for layer in model.layers)
+    return found.pooled(model.get_layer(POOL)) if is_pooled else found

@@ -109,6 +109,8 @@ def train(
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
     training = training or TrainingConfig(**training_settings(model_name(model_config), {}))
     options = options or DataOptions()
+    if training.smoothing != "none" and not model_config.takes_smoothing:
+        raise UserError(f"--pool_words: found --smoothing={training.smoothing}, expected --smoothing=none")
     _validate_vector_cache(model_config, training, options)
     # Before TensorFlow or JAX computes anything.
     devices = training_devices(training, log)

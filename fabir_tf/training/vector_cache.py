@@ -43,7 +43,7 @@ def with_kept_vectors(
         seconds: between two notes of how far it is, from which an interrupted computation goes on.
 
     Returns:
-        Features with the parts `vectors`, read from the disk, and `mask`.
+        Features with the parts `vectors`, read from the disk, and `mask`, and those that the word model does not read.
 
     Raises:
         UserError: the disk has not enough room, or a file there is damaged.
@@ -54,6 +54,8 @@ def with_kept_vectors(
     mask = np.arange(texts.tokens + 1) > 0
     # `RowsOnDisk` stands for an array.
     unique: dict[str, Any] = {"vectors": vectors, "mask": mask}
+    read = frozen.text_model.inputs[0].name
+    unique |= {name: texts.of_tokens(features, values) for name, values in features.unique.items() if name != read}
     return Features(
         np.arange(1, texts.tokens + 1, dtype=np.int32) if texts.tokens else np.zeros(1, np.int32),
         unique,
@@ -85,6 +87,11 @@ class _Texts:
             text: Segments(self.places[rows], self.lengths[rows])
             for text, rows in zip(features.segments, own, strict=True)
         }
+
+    def of_tokens(self, features: Features, values: np.ndarray) -> np.ndarray:
+        """An array of unique tokens, by kept vector."""
+        places = np.arange(self.tokens) + np.repeat(self.starts - self.places, self.lengths)
+        return values[np.concatenate([[0], features.tokens[places]])]
 
 
 class _Computation:
