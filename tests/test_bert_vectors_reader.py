@@ -386,6 +386,10 @@ def test_answers_of_words_are_the_same_in_a_graph_and_after_training(commands, t
     assert result.status == 0, result
     losses = [float(line.split(",")[2]) for line in (run / "history.csv").read_text().splitlines()[2:]]
     assert max(losses) < 30
+    prepared = ("prepare", f"--output={tmp_path / 'pieces'}", *data[:2], *flags[:-6], "--cache_dir=")
+    assert commands(*prepared).status == 0
+    other = commands("train", f"--run_dir={tmp_path / 'other'}", f"--prepared={tmp_path / 'pieces'}", *flags)
+    assert other.status == 2 and "pool_words" in other.stderr, other
     reader = Reader.load(run)
     assert reader.processor.whole_words
     exported = fabir_tf.export_reader(reader, tmp_path / "exported", n_best=2)

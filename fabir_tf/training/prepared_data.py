@@ -79,9 +79,10 @@ MODEL_SETTINGS = (
     "max_sequence",
     "word_vectors",
     "word_model",
+    "pool_words",
 )
 # Those that data prepared by earlier versions lacks.
-ADDED_MODEL_SETTINGS = ("word_vectors", "word_model", "max_sequence")
+ADDED_MODEL_SETTINGS = ("word_vectors", "word_model", "max_sequence", "pool_words")
 FORMAT = 2
 # Seed of the wrong passages, which belong to the data and not to a run.
 _SEED = 0
