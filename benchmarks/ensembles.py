@@ -1,16 +1,19 @@
-"""What an ensemble gains over its members, and what it costs.
+"""What ensembles gain over their members, and what they cost.
 
     fabir-pack --ensemble=fabir-base,runs/bidaf --output=both --weights=f1 --calibration_dataset=held-out.json
-    python benchmarks/ensembles.py --ensemble=both --datasets=dev-v1.1.json,dev-v2.0.json
+    python benchmarks/ensembles.py --ensembles=both --datasets=dev-v1.1.json,dev-v2.0.json
 
-Every member reads each question once; the ensemble's answers are sums of what they said. On a dataset without
-unanswerable questions all of them always answer, on others each abstains at its own threshold. The time of the ensemble
-is that of all members and of the sums.
+Every member reads each question once, also one that several ensembles have; the answers of an ensemble are sums of what
+its members said. On a dataset without unanswerable questions all of them always answer, on others each abstains at its
+own threshold. The time of an ensemble is that of all its members and of the sums. The gain is that over the member
+which is best on these questions.
 """
 
 import functools
+import hashlib
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from absl import flags
@@ -27,58 +30,97 @@ from fabir_tf.reading.answers import Answer
 from fabir_tf.reading.ensemble import Ensemble
 from fabir_tf.reading.reader import Reader
 
-flags.DEFINE_string("ensemble", None, "Folder that fabir-pack --ensemble wrote.")
+flags.DEFINE_list("ensembles", [], "Folders that fabir-pack --ensemble wrote.")
 flags.DEFINE_list("datasets", ["sample"], "Questions to answer: files of questions, TFDS names or sample.")
-TOGETHER = "ensemble"
+
+
+class Result(NamedTuple):
+    """What a reader said of all questions.
+
+    Attributes:
+        answers: one for each question.
+        seconds: how long it took.
+        members: the names of an ensemble's members; none of a single reader.
+    """
+
+    answers: list[Answer]
+    seconds: float
+    members: tuple[str, ...] = ()
 
 
 def measure(values: flags.FlagValues) -> dict:
     """Answers the questions of each dataset, and prints a table of scores."""
-    cli.validate_given(values, ensemble="the folder of an ensemble")
-    ensemble = Reader.load(values.ensemble, log=cli.to_stderr)
-    if not isinstance(ensemble, Ensemble):
-        raise UserError(f"--ensemble={values.ensemble}: found a single reader, expected an ensemble")
+    cli.validate_given(values, ensembles="folders of ensembles")
+    ensembles = {Path(folder).name: _load(folder) for folder in values.ensembles}
     datasets = {name: fabir_tf.load_dataset(name, "dev", flag="--datasets") for name in values.datasets}
-    return {Path(name).name: _measured(ensemble, name, data) for name, data in datasets.items()}
+    return {Path(name).name: _scored(name, data, _results(ensembles, data)) for name, data in datasets.items()}
 
 
-def _measured(ensemble: Ensemble, name: str, data: SquadData) -> dict:
+def _load(folder: str) -> Ensemble:
+    found = Reader.load(folder, log=cli.to_stderr)
+    if not isinstance(found, Ensemble):
+        raise UserError(f"--ensembles={folder}: found a single reader, expected an ensemble")
+    return found
+
+
+def _results(ensembles: dict[str, Ensemble], data: SquadData) -> dict[str, Result]:
+    """What the members and then the ensembles say, by name."""
     threshold = "own" if data.has_unanswerable else None
-    ensemble = ensemble.with_threshold(threshold)
-    names = [f"{number}: {model_name(member.config)}" for number, member in enumerate(ensemble.members)]
-    said, answers, seconds = [[] for _ in data.questions], {}, {}
-    for number, member in enumerate(ensemble.members):
-        alone = Ensemble([member]).with_threshold(threshold)
+    names: dict[str, str] = {}
+    said, results, together = {}, {}, {}
+    for title, whole in ensembles.items():
+        ensemble = whole.with_threshold(threshold)
+        members = []
+        for member in ensemble.members:
+            key = _digest(member)
+            members.append(names.setdefault(key, f"{len(names)}: {model_name(member.config)}"))
+            if members[-1] in results:
+                continue
+            alone = Ensemble([member]).with_threshold(threshold)
+            begin = time.monotonic()
+            said[members[-1]] = list(alone.proposals(data, cli.show_progress))
+            results[members[-1]] = Result(alone.answers_to(said[members[-1]]), time.monotonic() - begin)
         begin = time.monotonic()
-        proposals = list(alone.proposals(data, cli.show_progress))
-        seconds[names[number]] = time.monotonic() - begin
-        answers[names[number]] = alone.answers_to(proposals)
-        for question, found in proposals:
-            said[question] += [(number, *one[1:]) for one in found]
-    begin = time.monotonic()
-    answers[TOGETHER] = ensemble.answers_to(enumerate(said))
-    seconds[TOGETHER] = time.monotonic() - begin + sum(seconds.values())
-    return _scored(name, data, answers, seconds)
+        proposals = [[] for _ in data.questions]
+        for number, name in enumerate(members):
+            for question, found in said[name]:
+                proposals[question] += [(number, *one[1:]) for one in found]
+        answers = ensemble.answers_to(enumerate(proposals))
+        seconds = time.monotonic() - begin + sum(results[name].seconds for name in members)
+        together[title] = Result(answers, seconds, tuple(members))
+    return results | together
 
 
-def _scored(name: str, data: SquadData, answers: dict[str, list[Answer]], seconds: dict[str, float]) -> dict:
+def _digest(reader: Reader) -> str:
+    """The same for readers of the same weights."""
+    digest = hashlib.sha256(repr(reader.config).encode())
+    for weight in reader.model.get_weights():
+        digest.update(weight.tobytes())
+    return digest.hexdigest()
+
+
+def _scored(name: str, data: SquadData, results: dict[str, Result]) -> dict:
     metrics = {"EM": exact_match, "F1": functools.partial(f1, empty_equals_empty=data.has_unanswerable)}
-    values = np.array([_scores(metric, data, found) for found in answers.values() for metric in metrics.values()])
-    means = 100 * resampled_means(values)
+    names = list(results)
+    values = np.array([[_scores(metric, data, one.answers) for metric in metrics.values()] for one in results.values()])
+    # The same questions are drawn for all readers.
+    means = 100 * resampled_means(values.reshape(-1, len(data.questions))).reshape(-1, *values.shape[:2])
     rows, found = [], {}
-    for number, reader in enumerate(answers):
-        figures = {}
-        for column, metric in enumerate(metrics, 2 * number):
-            low, high = interval(means[:, column])
-            # The same questions are drawn for all readers.
-            less, more = interval(means[:, -2 + column % 2] - means[:, column])
-            figures[metric] = {"mean": 100 * values[column].mean(), "low": low, "high": high, "gain": [less, more]}
-        speed = len(data.questions) / seconds[reader]
+    for row, (reader, result) in enumerate(results.items()):
+        figures, gains = {}, []
+        for column, metric in enumerate(metrics):
+            low, high = interval(means[:, row, column])
+            figures[metric] = {"mean": 100 * values[row, column].mean(), "low": low, "high": high}
+            if result.members:
+                best = max(map(names.index, result.members), key=lambda other: values[other, column].mean())
+                less, more = interval(means[:, row, column] - means[:, best, column])
+                figures[metric]["gain"] = [less, more]
+                gains.append(f"{less:+.2f} to {more:+.2f}")
+        speed = len(data.questions) / result.seconds
         found[reader] = figures | {"questions_per_second": speed}
         cells = (f"{one['mean']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in figures.values())
-        gains = "" if reader == TOGETHER else "{:+.2f} to {:+.2f}".format(*figures["F1"]["gain"])
-        rows.append((reader, *cells, gains, f"{speed:.1f}"))
-    head = ("reader", *metrics, "F1 that the ensemble gains", "questions/s")
+        rows.append((reader, *cells, *(gains or ["", ""]), f"{speed:.1f}"))
+    head = ("reader", *metrics, *(f"{metric} gained over the best member" for metric in metrics), "questions/s")
     print_table(f"{name}, {len(data.questions):,} questions, 95 % intervals", head, rows)
     return found
 
@@ -95,7 +137,7 @@ def draw(figure, found: dict) -> None:
         for reader, figures in readers.items():
             score, milliseconds = figures["F1"], 1000 / figures["questions_per_second"]
             error = [[score["mean"] - score["low"]], [score["high"] - score["mean"]]]
-            marker = "D" if reader == TOGETHER else "o"
+            marker = "D" if "gain" in score else "o"
             axes.errorbar(milliseconds, score["mean"], yerr=error, marker=marker, capsize=3, label=reader)
         axes.set(xlabel="milliseconds a question", ylabel="F1", title=name)
         axes.set_xlim(left=0)

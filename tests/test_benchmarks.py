@@ -529,14 +529,17 @@ def test_useless_sizes_are_reported(tmp_path, arguments, part, run_script):
 def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
     write_squad(tmp_path / "dev.json", ARTICLES)
     packed = pack_ensemble(["fabir-base", "fabir-base"], tmp_path / "both", [2, 1], 100)
-    done = run_script("ensembles", f"--ensemble={packed}", "--datasets=dev.json", "--json_file=found.json")
+    other = pack_ensemble([packed / "members" / "0"], tmp_path / "one", max_words=100)
+    done = run_script("ensembles", f"--ensembles={packed},{other}", "--datasets=dev.json", "--json_file=found.json")
     assert done.status == 0, done
     found = json.loads((tmp_path / "found.json").read_text())["found"]["dev.json"]
-    assert list(found) == ["0: fabir", "1: fabir", "ensemble"]
+    # The same reader is read once.
+    assert list(found) == ["0: fabir", "both", "one"]
     for reader in found.values():
-        assert reader["F1"] == found["ensemble"]["F1"] and reader["questions_per_second"] > 0
-    assert found["ensemble"]["F1"]["gain"] == [0, 0]
-    assert run_script("ensembles", "--ensemble=fabir-base").status == 2
+        assert reader["F1"]["mean"] == found["both"]["F1"]["mean"] and reader["questions_per_second"] > 0
+    for name in ("both", "one"):
+        assert found[name]["F1"]["gain"] == found[name]["EM"]["gain"] == [0, 0]
+    assert run_script("ensembles", "--ensembles=fabir-base").status == 2
 
 
 @pytest.mark.slow
