@@ -6,11 +6,12 @@
 Every member reads each question once, also one that several ensembles have; the answers of an ensemble are sums of what
 its members said. On a dataset without unanswerable questions all of them always answer, on others each abstains at its
 own threshold. The time of an ensemble is that of all its members and of the sums. The gain is that over the member
-which is best on these questions.
+which is best on these questions. With --kept, what a member said is kept, and later measurements read it there.
 """
 
 import functools
 import hashlib
+import pickle
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from fabir_tf.reading.ensemble import Ensemble
 from fabir_tf.reading.reader import Reader
 
 flags.DEFINE_list("ensembles", [], "Folders that fabir-pack --ensemble wrote.")
+flags.DEFINE_string("kept", None, "Folder that keeps what the members said, of this program alone.")
 flags.DEFINE_list("datasets", ["sample"], "Questions to answer: files of questions, TFDS names or sample.")
 
 
@@ -53,7 +55,9 @@ def measure(values: flags.FlagValues) -> dict:
     cli.validate_given(values, ensembles="folders of ensembles")
     ensembles = {Path(folder).name: _load(folder) for folder in values.ensembles}
     datasets = {name: fabir_tf.load_dataset(name, "dev", flag="--datasets") for name in values.datasets}
-    return {Path(name).name: _scored(name, data, _results(ensembles, data)) for name, data in datasets.items()}
+    return {
+        Path(name).name: _scored(name, data, _results(ensembles, data, values.kept)) for name, data in datasets.items()
+    }
 
 
 def _load(folder: str) -> Ensemble:
@@ -63,7 +67,7 @@ def _load(folder: str) -> Ensemble:
     return found
 
 
-def _results(ensembles: dict[str, Ensemble], data: SquadData) -> dict[str, Result]:
+def _results(ensembles: dict[str, Ensemble], data: SquadData, kept: str | None) -> dict[str, Result]:
     """What the members and then the ensembles say, by name."""
     threshold = "own" if data.has_unanswerable else None
     names: dict[str, str] = {}
@@ -77,9 +81,9 @@ def _results(ensembles: dict[str, Ensemble], data: SquadData) -> dict[str, Resul
             if members[-1] in results:
                 continue
             alone = Ensemble([member]).with_threshold(threshold)
-            begin = time.monotonic()
-            said[members[-1]] = list(alone.proposals(data, cli.show_progress))
-            results[members[-1]] = Result(alone.answers_to(said[members[-1]]), time.monotonic() - begin)
+            path = Path(kept) / f"{Path(data.name).name}-{key}.pickle" if kept else None
+            said[members[-1]], seconds = _said_by(alone, data, path)
+            results[members[-1]] = Result(alone.answers_to(said[members[-1]]), seconds)
         begin = time.monotonic()
         proposals = [[] for _ in data.questions]
         for number, name in enumerate(members):
@@ -91,9 +95,23 @@ def _results(ensembles: dict[str, Ensemble], data: SquadData) -> dict[str, Resul
     return results | together
 
 
+def _said_by(reader: Ensemble, data: SquadData, path: Path | None) -> tuple[list, float]:
+    """What a reader says of each question, and how many seconds it takes."""
+    if path and path.exists():
+        return pickle.loads(path.read_bytes())
+    begin = time.monotonic()
+    found = list(reader.proposals(data, cli.show_progress)), time.monotonic() - begin
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".unfinished")
+        unfinished.write_bytes(pickle.dumps(found))
+        unfinished.replace(path)
+    return found
+
+
 def _digest(reader: Reader) -> str:
-    """The same for readers of the same weights."""
-    digest = hashlib.sha256(repr(reader.config).encode())
+    """The same for readers of the same weights and calibration."""
+    digest = hashlib.sha256(repr((reader.config, reader.calibration)).encode())
     for weight in reader.model.get_weights():
         digest.update(weight.tobytes())
     return digest.hexdigest()

@@ -2,8 +2,9 @@
 
     python benchmarks/raw_text.py --run_dir=runs/base --dataset=dev-v1.1.json
 
-It prints how many texts have the same tokens, and how many questions the same answer: one by one, in batches with other
-questions and repeated rows, and from padded ids. It also prints the questions per second of both in alternating turns,
+It prints how many texts have the same tokens, by each of an ensemble's tokenizers, and how many questions the same
+answer: one by one, in batches with other questions and repeated rows, and from padded ids if the reader takes ids. It
+also prints the questions per second of both in alternating turns,
 and what first_answer.py measures in a new process.
 """
 
@@ -26,6 +27,7 @@ from fabir_tf.pipelines.features.features import PASSAGE_INDEX, Examples
 from fabir_tf.pipelines.features.tensor_batches import batches_to_read
 from fabir_tf.pipelines.text.graph.parity import texts_cut_differently
 from fabir_tf.pipelines.text.ids import PADDING
+from fabir_tf.reading.ensemble import Ensemble
 
 flags.DEFINE_string("run_dir", None, "Run whose best checkpoint is exported.", required=True)
 flags.DEFINE_string("dataset", "sample", "Questions: a SQuAD JSON file or sample.")
@@ -49,17 +51,19 @@ def main(_) -> None:
         _compare_tokens(reader, data)
         _compare_answers(reader, serve, data)
         _compare_company(serve, data)
-        _compare_padding(reader, signatures["token_ids"], data)
+        if "token_ids" in signatures:
+            _compare_padding(reader, signatures["token_ids"], data)
         _race(reader, serve, data)
 
 
 def _compare_tokens(reader, data: SquadData) -> None:
-    for kind, texts in (
-        ("passages", list(data.passages)),
-        ("questions", [question.text for question in data.questions]),
-    ):
-        equal = len(texts) - len(texts_cut_differently(reader.processor, texts))
-        print(f"tokens and offsets: {equal:,} of {len(texts):,} {kind} equal", flush=True)
+    members = reader.members if isinstance(reader, Ensemble) else [reader]
+    processors = {member.processor.tokenizer_version: member.processor for member in members}
+    texts = {"passages": list(data.passages), "questions": [question.text for question in data.questions]}
+    for version, processor in processors.items():
+        for kind, cut in texts.items():
+            equal = len(cut) - len(texts_cut_differently(processor, cut))
+            print(f"tokens and offsets of {version}: {equal:,} of {len(cut):,} {kind} equal", flush=True)
 
 
 def _compare_answers(reader, serve, data: SquadData) -> None:

@@ -530,8 +530,11 @@ def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
     write_squad(tmp_path / "dev.json", ARTICLES)
     packed = pack_ensemble(["fabir-base", "fabir-base"], tmp_path / "both", [2, 1], 100)
     other = pack_ensemble([packed / "members" / "0"], tmp_path / "one", max_words=100)
-    done = run_script("ensembles", f"--ensembles={packed},{other}", "--datasets=dev.json", "--json_file=found.json")
+    arguments = (f"--ensembles={packed},{other}", "--datasets=dev.json", "--json_file=found.json", "--kept=kept")
+    done = run_script("ensembles", *arguments)
     assert done.status == 0, done
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert run_script("ensembles", *arguments).stdout == done.stdout
     found = json.loads((tmp_path / "found.json").read_text())["found"]["dev.json"]
     # The same reader is read once.
     assert list(found) == ["0: fabir", "both", "one"]
@@ -540,6 +543,17 @@ def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
     for name in ("both", "one"):
         assert found[name]["F1"]["gain"] == found[name]["EM"]["gain"] == [0, 0]
     assert run_script("ensembles", "--ensembles=fabir-base").status == 2
+
+
+@pytest.mark.slow
+def test_the_ways_to_compute_gelu_agree(tmp_path, run_script):
+    small = ("--rows=9", "--features=5", "--precision=float32", "--turns=1", "--repeats=1")
+    done = run_script("gelu", *small, "--json_file=found.json")
+    assert done.status == 0, done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())["found"]
+    assert len(found) == 3
+    for one in found.values():
+        assert one["error"] < 1e-6 and one["both"].keys() == SPREAD
 
 
 @pytest.mark.slow
