@@ -27,6 +27,7 @@ from fabir_tf.models import model_name
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import best_over_references, exact_match, f1, references_v2
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import validate_writable
 from fabir_tf.reading.answers import Answer
 from fabir_tf.reading.ensemble import Ensemble
 from fabir_tf.reading.reader import Reader
@@ -53,6 +54,11 @@ class Result(NamedTuple):
 def measure(values: flags.FlagValues) -> dict:
     """Answers the questions of each dataset, and prints a table of scores."""
     cli.validate_given(values, ensembles="folders of ensembles")
+    if len({Path(folder).name for folder in values.ensembles}) < len(values.ensembles):
+        raise UserError("--ensembles: found two folders of the same name, expected different names for the table")
+    if values.kept:
+        # Before anything is read.
+        validate_writable(Path(values.kept) / "said")
     ensembles = {Path(folder).name: _load(folder) for folder in values.ensembles}
     datasets = {name: fabir_tf.load_dataset(name, "dev", flag="--datasets") for name in values.datasets}
     return {

@@ -44,8 +44,10 @@ def merged(*parts: Articles) -> Articles:
 
 def read_articles(path: str) -> Articles:
     """The articles of a file."""
+    # Says what is wrong with a file that is not SQuAD's.
+    read_squad(path)
     articles: Articles = defaultdict(lambda: defaultdict(list))
-    for article in read_json(Path(path))["data"]:
+    for article in read_json(path)["data"]:
         for passage in article["paragraphs"]:
             articles[article["title"]][passage["context"]] += passage["qas"]
     return articles

@@ -355,6 +355,9 @@ def test_questions_with_and_without_an_answer_are_merged_on_their_passages(tmp_p
     # One passage, and the questions of both files about it.
     assert found["watch"].passages.count(passage) == 1
     assert not next(question for question in found["watch"].questions if question.id == "u1").answers
+    (tmp_path / "damaged.json").write_text('{"version": "v2.0"}')
+    done = run_script("merge_unanswerable", *flags, "--titles=Nobody", "--unanswerable=damaged.json")
+    assert done.status == 2 and "damaged.json" in done.stderr and "Traceback" not in done.stderr
     done = run_script("merge_unanswerable", *flags, "--titles=Nobody")
     assert done.status == 2 and "--titles: found no article 'Nobody'" in done.stderr
 
@@ -543,6 +546,10 @@ def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
     for name in ("both", "one"):
         assert found[name]["F1"]["gain"] == found[name]["EM"]["gain"] == [0, 0]
     assert run_script("ensembles", "--ensembles=fabir-base").status == 2
+    done = run_script("ensembles", f"--ensembles={packed},{packed}")
+    assert done.status == 2 and "--ensembles: found two folders of the same name" in done.stderr
+    done = run_script("ensembles", f"--ensembles={packed}", "--kept=dev.json")
+    assert done.status == 2 and "dev.json" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

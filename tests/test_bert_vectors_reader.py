@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from exported_answers import export_and_compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_testing import check_processor
@@ -14,8 +15,6 @@ from tiny import ARTICLES, DEV_ARTICLES
 from wordpiece_folders import PIECES, POSITIONS, write_bert
 
 import fabir_tf
-from fabir_tf.export.loading import read_saved_model
-from fabir_tf.export.operations import forbidden_operations
 from fabir_tf.models.bert_vectors import BertSizes
 from fabir_tf.models.bidaf_cheung import BidafCheungConfig
 from fabir_tf.models.hugging_face import read_hugging_face
@@ -221,17 +220,10 @@ def test_a_model_is_saved_and_loaded(config, processor, tuned, tmp_path):
 
 @pytest.mark.slow
 def test_the_graph_says_the_same_and_tells_of_a_cut_question(reader, tmp_path):
-    exported = fabir_tf.export_reader(reader, tmp_path / "exported", n_best=2)
-    assert forbidden_operations(read_saved_model(exported)) == []
-    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    questions, passages = [QUESTION, "What?", QUESTION, LONG_QUESTION], [LONG, HARD[0], PASSAGE, LONG]
-    found = served(question=tf.constant(questions), passage=tf.constant(passages))
+    questions, passages = [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE]
+    served = export_and_compare(reader, tmp_path / "exported", questions, passages)
+    found = served(question=tf.constant([*questions, LONG_QUESTION]), passage=tf.constant([*passages, LONG]))
     assert found["question_cut"].numpy().tolist() == [False, False, False, True]
-    for row, answer in enumerate(reader.answer_batch(questions[:3], passages[:3], n_best=2)):
-        for number, span in enumerate(answer.n_best):
-            assert found["n_best_answer"][row, number].numpy().decode() == span.text
-            assert (found["n_best_start"][row, number], found["n_best_end"][row, number]) == (span.start, span.end)
-            assert float(found["n_best_probability"][row, number]) == pytest.approx(span.probability, rel=1e-3)
     empty = served(question=tf.constant([""]), passage=tf.constant([""]))
     assert empty["answer"].numpy().tolist() == [b""]
 
@@ -379,29 +371,20 @@ def test_words_of_one_piece_are_read_as_pieces(words, model, processor):
 @pytest.mark.slow
 def test_answers_of_words_are_the_same_in_a_graph_and_after_training(commands, tiny_run, tmp_path):
     run, own = tmp_path / "run", write_bert(tmp_path / "own", "bert", head=False)
-    flags = ("--model=bidaf-cheung", "--word_vectors=bert", f"--word_model={own}", f"--max_sequence={POSITIONS}")
-    flags += ("--pool_words", "--smoothing=none", "--units=6", "--batch_size=5", "--cache_dir=", "--epochs=2")
+    model = ("--model=bidaf-cheung", "--word_vectors=bert", f"--word_model={own}", f"--max_sequence={POSITIONS}")
+    training = ("--pool_words", "--smoothing=none", "--units=6", "--batch_size=5", "--cache_dir=", "--epochs=2")
     data = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", f"--vector_cache={tmp_path / 'vectors'}")
-    result = commands("train", f"--run_dir={run}", *data, *flags)
+    result = commands("train", f"--run_dir={run}", *data, *model, *training)
     assert result.status == 0, result
     losses = [float(line.split(",")[2]) for line in (run / "history.csv").read_text().splitlines()[2:]]
     assert max(losses) < 30
-    prepared = ("prepare", f"--output={tmp_path / 'pieces'}", *data[:2], *flags[:-6], "--cache_dir=")
+    prepared = ("prepare", f"--output={tmp_path / 'pieces'}", *data[:2], *model, "--cache_dir=")
     assert commands(*prepared).status == 0
-    other = commands("train", f"--run_dir={tmp_path / 'other'}", f"--prepared={tmp_path / 'pieces'}", *flags)
+    other = commands("train", f"--run_dir={tmp_path / 'other'}", f"--prepared={tmp_path / 'pieces'}", *model, *training)
     assert other.status == 2 and "pool_words" in other.stderr, other
     reader = Reader.load(run)
     assert reader.processor.whole_words
-    exported = fabir_tf.export_reader(reader, tmp_path / "exported", n_best=2)
-    assert forbidden_operations(read_saved_model(exported)) == []
-    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    questions, passages = [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE]
-    found = served(question=tf.constant(questions), passage=tf.constant(passages))
-    for row, answer in enumerate(reader.answer_batch(questions, passages, n_best=2)):
-        for number, span in enumerate(answer.n_best):
-            assert found["n_best_answer"][row, number].numpy().decode() == span.text
-            assert (found["n_best_start"][row, number], found["n_best_end"][row, number]) == (span.start, span.end)
-            assert float(found["n_best_probability"][row, number]) == pytest.approx(span.probability, rel=1e-3)
+    export_and_compare(reader, tmp_path / "exported", [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE])
 
 
 def test_what_an_earlier_version_wrote_has_pieces(processor, tmp_path):

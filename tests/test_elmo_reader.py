@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from exported_answers import export_and_compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_testing import check_processor
@@ -15,8 +16,6 @@ from tiny import ARTICLES, DEV_ARTICLES, squad_data
 
 import fabir_tf
 from fabir_tf.backends.tensorflow import as_graph
-from fabir_tf.export.loading import read_saved_model
-from fabir_tf.export.operations import forbidden_operations
 from fabir_tf.models.bidaf_cheung import BidafCheungConfig
 from fabir_tf.models.bilm import read_bilm
 from fabir_tf.models.deduplicated import DeduplicatedModel
@@ -196,17 +195,8 @@ def test_a_model_is_saved_and_loaded(model, tmp_path):
 
 @pytest.mark.slow
 def test_the_graph_says_the_same_in_few_more_of_tensorflows_own_operations(reader, tmp_path):
-    exported = fabir_tf.export_reader(reader, tmp_path / "exported", n_best=2)
     # Bytes of words, and the loop of a recurrent network.
-    assert forbidden_operations(read_saved_model(exported)) == []
-    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    questions, passages = [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE]
-    found = served(question=tf.constant(questions), passage=tf.constant(passages))
-    for row, answer in enumerate(reader.answer_batch(questions, passages, n_best=2)):
-        for number, span in enumerate(answer.n_best):
-            assert found["n_best_answer"][row, number].numpy().decode() == span.text
-            assert (found["n_best_start"][row, number], found["n_best_end"][row, number]) == (span.start, span.end)
-            assert float(found["n_best_probability"][row, number]) == pytest.approx(span.probability, rel=1e-3)
+    export_and_compare(reader, tmp_path / "exported", [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE])
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ class GraphSeparateWordPieceProcessor(GraphWordPieceTokenizer):
         # A text never begins with a piece that continues a word.
         begins = tf.gather(self.begins_word, tokens.ids)
         words, is_first = tf.cumsum(begins) - 1, begins > 0
-        is_last = tf.concat([is_first[1:], tf.fill(tf.minimum(tf.shape(begins), 1), True)], 0)
+        is_last = tf.concat([is_first, [True]], 0)[1:]
         return tokens._replace(
             starts=tf.gather(tf.boolean_mask(tokens.starts, is_first), words),
             ends=tf.gather(tf.boolean_mask(tokens.ends, is_last), words),
