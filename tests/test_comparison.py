@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from test_bad_input import assert_error
@@ -10,6 +14,8 @@ from tiny import SMALL_DATA
 
 from fabir_tf.experiments.compare import COLUMNS, _exact_match_and_f1, as_markdown
 from fabir_tf.pipelines.datasets.squad import read_squad
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -70,6 +76,23 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
         commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"]
     )
     assert_error(commands, "compare", [f"--configs={fabir}", *plain], ["plan.json", tiny_run.train, "name another"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_run_ends_with_the_command_that_is_terminated(tiny_run, tmp_path, configs):
+    flags = (f"--configs={configs[0]}", f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.train}")
+    flags += (f"--eval_dataset={tiny_run.dev}", "--epochs=99", *SMALL_DATA)
+    entry = [sys.executable, "-m", "fabir_tf.commands.entry", "compare", *flags]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(entry, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        while "epoch 1/99" not in process.stdout.readline():
+            assert process.poll() is None
+        trained = json.loads((tmp_path / "out" / "small_fabir" / "seed_1" / "training.lock").read_text())["pid"]
+        process.terminate()
+        assert process.wait(60) == 143
+    assert trained != process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(trained, 0)
 
 
 def test_the_table_has_the_spread_over_seeds():

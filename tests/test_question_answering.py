@@ -101,12 +101,18 @@ def test_the_algorithm_of_transformers(reader, qa, context, settings):
         assert answer["answer"] == context[answer["start"] : answer["end"]]
 
 
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    return transformers_4.folder(tmp_path_factory.mktemp("folders"), "minilm")
+
+
 @pytest.mark.parametrize("family", transformers_4.FAMILIES)
-def test_the_answers_of_transformers(tmp_path, family):
-    """Recorded with transformers 4.57.3; long contexts are read in several windows."""
+def test_the_answers_of_transformers(family, tmp_path, request):
+    """Recorded with transformers 4.57; long contexts are read in several windows."""
+    folder = request.getfixturevalue("minilm") if family == "minilm" else transformers_4.folder(tmp_path, family)
     recorded = json.loads(transformers_4.RECORD.read_text())[family]
-    qa = fabir_tf.question_answering(transformers_4.folder(tmp_path, family))
-    calls = list(transformers_4.calls())
+    qa = fabir_tf.question_answering(folder)
+    calls = list(transformers_4.calls(family))
     assert len(calls) == len(recorded) == transformers_4.QUESTIONS
     for number, settings in enumerate(transformers_4.SETTINGS):
         of_settings = slice(number, None, len(transformers_4.SETTINGS))
@@ -114,6 +120,16 @@ def test_the_answers_of_transformers(tmp_path, family):
         for answers, expected in zip(found, recorded[of_settings], strict=True):
             for answer, wanted in zip(as_list(answers), as_list(expected), strict=True):
                 assert answer == wanted | {"score": pytest.approx(wanted["score"], rel=1e-3)}
+
+
+def test_the_logits_of_transformers(minilm):
+    reader = Reader.load(minilm)
+    recorded = json.loads(transformers_4.RECORD.read_text())["logits"]
+    for (question, context), expected in zip(transformers_4.pairs(), recorded, strict=True):
+        asked, tokens = (reader.processor.tokenize_text(text).words for text in (question, context))
+        found = np.stack(list(logits_of(reader, asked, tokens)), axis=-1)
+        passage = np.array(expected)[[0, *range(len(asked) + 2, len(expected) - 1)]]
+        np.testing.assert_allclose(found, passage, atol=1e-4)
 
 
 def as_list(answers):

@@ -1,21 +1,27 @@
-"""What the question-answering pipeline of transformers 4 answers, which `test_question_answering.py` compares with.
+"""What transformers 4 computes, which `test_question_answering.py` compares with.
 
     python tests/transformers_4.py
 
-records it in an environment with transformers 4, PyTorch and this package. The models are small folders with random
-weights, so that the record holds answers only; their contexts are read in one to a dozen windows.
+records it in an environment with transformers 4, PyTorch and this package: the answers of its question-answering
+pipeline, and logits of the fine-tuned model. The models are small folders with random weights, and the weights of
+fabir-minilm, so that the record holds no weights; the contexts are read in one to a dozen windows.
 """
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from minilm_folder import write_minilm
 from wordpiece_folders import write_bert
 
 RECORD = Path(__file__).parent / "fixtures" / "transformers_4.json"
-FAMILIES, POSITIONS, QUESTIONS = ("bert", "distilbert"), 512, 100
+POSITIONS, QUESTIONS = 512, 100
+FAMILIES = ("bert", "distilbert", "minilm")
+# Of a question and its passage, of which more would be recorded in vain.
+LOGITS = 3
 # Transformers 4 reads long questions whole with its fast tokenizers.
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
@@ -26,24 +32,40 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-def calls() -> Iterator[dict[str, Any]]:
-    """Questions of the bundled sample with their contexts, each with one of the settings."""
+def calls(family: str) -> Iterator[dict[str, Any]]:
+    """Questions of the bundled sample with their contexts, each with one of the settings.
+
+    The small folders cut words into letters, so that each passage takes several windows; MiniLM gets passages joined.
+    """
     from fabir_tf.pipelines.datasets.sources import load_dataset
 
     data = load_dataset("sample", "dev", log=lambda line: None)
     step = len(data.questions) // QUESTIONS
     for number, question in enumerate(data.questions[: step * QUESTIONS : step]):
-        texts = {"question": question.text, "context": data.passages[question.passage]}
+        joined = number % 3 * 3 if family == "minilm" else 0
+        places = range(question.passage - joined, question.passage + 1)
+        context = "\n".join(data.passages[place] for place in places)
+        texts = {"question": question.text, "context": context}
         yield texts | {"max_question_len": 200} | SETTINGS[number % len(SETTINGS)]
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Questions and contexts, the logits of which are recorded."""
+    short = list(calls("minilm"))[::3]
+    return [(call["question"], call["context"]) for call in short[:LOGITS]]
 
 
 def folder(place: Path, family: str) -> Path:
     """The model of a family."""
+    if family == "minilm":
+        return write_minilm(place / family)
     return write_bert(place / family, family, positions=POSITIONS)
 
 
 def record() -> None:
-    """Writes the pipeline's answers to all calls, by family."""
+    """Writes the pipeline's answers to all calls, by family, and the logits."""
+    # Its own TensorFlow models refuse Keras 3.
+    os.environ["USE_TF"] = "0"
     import transformers
 
     answers: dict[str, Any] = {"transformers": transformers.__version__}
@@ -52,8 +74,20 @@ def record() -> None:
             path = str(folder(Path(place), family))
             tokenizer = transformers.AutoTokenizer.from_pretrained(path)
             pipeline = transformers.pipeline("question-answering", model=path, tokenizer=tokenizer)
-            answers[family] = [pipeline(**call) for call in calls()]
+            answers[family] = [pipeline(**call) for call in calls(family)]
+            if family == "minilm":
+                answers["logits"] = [_logits(pipeline.model, tokenizer, *pair) for pair in pairs()]
     RECORD.write_text(json.dumps(answers, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")
+
+
+def _logits(model: Any, tokenizer: Any, question: str, context: str) -> list[list[float]]:
+    """Start and end logits of each piece, `[CLS] question [SEP] context [SEP]`."""
+    import torch
+
+    with torch.no_grad():
+        found = model(**tokenizer(question, context, return_tensors="pt"))
+    logits = torch.stack([found.start_logits[0], found.end_logits[0]], dim=-1)
+    return [[round(float(value), 6) for value in row] for row in logits]
 
 
 if __name__ == "__main__":

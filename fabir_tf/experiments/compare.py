@@ -1,13 +1,16 @@
 """Trains configurations on the same data with the same seeds, and writes a table of their results."""
 
+import contextlib
 import csv
 import dataclasses
 import json
 import re
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
@@ -25,6 +28,8 @@ _PUBLISHED = (
         ("published_training", "published_inference"),
     ),
 )
+# Exit status after SIGTERM, as a shell gives it.
+_TERMINATED = 143
 # Flags of training that scoring needs, too.
 DATA_FLAGS = ("cache_dir", "tfds_data_dir", "tfds_manual_dir", "import")
 METRICS = ("parameters", "training", "inference", "epochs", "minutes", "exact_match", "f1")
@@ -187,13 +192,33 @@ def run_command(name: str, flags: Sequence[str], config: Path) -> None:
     Raises:
         UserError: it failed.
         KeyboardInterrupt: it was interrupted.
+        SystemExit: this process was told to terminate; the command is ended first.
     """
-    # So that a run does not affect the precision, memory and random numbers of the next.
-    done = subprocess.run([sys.executable, "-m", "fabir_tf.commands.entry", name, *flags], check=False)
+    with _raising_on_termination():
+        # So that a run does not affect the precision, memory and random numbers of the next.
+        done = subprocess.run([sys.executable, "-m", "fabir_tf.commands.entry", name, *flags], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode:
         raise UserError(f"{config}: fabir-{name} ended with status {done.returncode}, see the message above")
+
+
+@contextlib.contextmanager
+def _raising_on_termination() -> Iterator[None]:
+    """Makes of SIGTERM an exception, with which `subprocess.run` ends its process; by default it would train on."""
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread may say what a signal does.
+        yield
+        return
+
+    def terminate(number: int, frame: object) -> None:
+        raise SystemExit(_TERMINATED)
+
+    former = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def _reading_flags(flags: Sequence[str]) -> list[str]:
