@@ -244,6 +244,37 @@ def test_a_published_model_is_fine_tuned(commands, data, folder, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_published_model_goes_through_the_commands(commands, data, folder, tmp_path):
+    """Those that no other test of this file runs; the readers of an ensemble and a teacher may be of other kinds."""
+    # A teacher reads whole passages.
+    folder = write_bert(tmp_path / "wide", folder.name, positions=512)
+    run, questions = f"--run_dir={folder}", data[1].replace("--eval_", "--")
+
+    def done(command, *flags):
+        result = commands(command, *flags)
+        assert result.status == 0, result
+        return result.stdout
+
+    scores = json.loads(done("evaluate", run, questions, f"--output_file={tmp_path / 'answers.json'}", "--cache_dir="))
+    first = next(iter(json.loads((tmp_path / "answers.json").read_text())))
+    look = ("analyze", run, questions, f"--question_id={first}", f"--output={tmp_path / 'analysis'}")
+    done(*look, f"--predictions_files=it={tmp_path / 'answers.json'}")
+    assert {"scores.csv", "report.html", "question.html"} <= {path.name for path in (tmp_path / "analysis").iterdir()}
+    (tmp_path / "page.txt").write_text(LONG)
+    done("index", f"--input={tmp_path / 'page.txt'}", f"--index={tmp_path / 'pages.index'}")
+    found = json.loads(done("search", run, f"--index={tmp_path / 'pages.index'}", f"--question={QUESTION}"))
+    assert found["answer"] in LONG and found["source"] == str(tmp_path / "page.txt")
+    done("teach", f"--run_dirs={folder}", data[0], f"--output={tmp_path / 'teacher.npz'}", "--cache_dir=")
+    taught = tmp_path / "taught"
+    student = (f"--start_from={folder}", f"--run_dir={taught}", *data, f"--teacher={tmp_path / 'teacher.npz'}")
+    done("train", *student, "--epochs=1")
+    both = tmp_path / "both"
+    done("pack", f"--ensemble={folder},{taught}", f"--output={both}", data[0].replace("--d", "--calibration_d"))
+    combined = json.loads(done("evaluate", f"--run_dir={both}", questions, "--cache_dir="))
+    assert combined["total"] == scores["total"] == 4
+
+
+@pytest.mark.slow
 def test_prepared_data_belongs_to_its_model(commands, data, encoder, tmp_path):
     flags = ("--model=bert-span", f"--encoder={encoder}", "--max_sequence=80")
     done = commands("prepare", f"--output={tmp_path / 'prepared'}", *data, *flags)
