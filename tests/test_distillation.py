@@ -387,12 +387,9 @@ def test_a_word_reader_teaches_a_reader_of_word_pieces(commands, tiny_run, tmp_p
         [f"--run_dir={tmp_path / 'other'}", *bert[:-1], f"--teacher={wrong}", *learning],
         ["words.npz", "its reader cuts text by other rules"],
     )
-    assert_error(
-        commands,
-        "teach",
-        [*flags, f"--output={tmp_path / 'new.npz'}", f"--student={tmp_path / 'nowhere'}"],
-        ["--student", "nowhere"],
-    )
+    for name, found in (("nowhere", "found no folder"), ("", "found a folder of neither")):
+        student = f"--student={tmp_path / name}"
+        assert_error(commands, "teach", [*flags, f"--output={tmp_path / 'new.npz'}", student], [student, found])
 
 
 @pytest.mark.slow

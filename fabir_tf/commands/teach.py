@@ -51,12 +51,12 @@ def main(values: flags.FlagValues) -> None:
     if output.exists():
         raise UserError(f"--output={values.output}: found an existing file, expected a new one")
     validate_writable(output)
+    student = _tokenizer(values.student) if values.student is not None else None
     from fabir_tf.training.distillation import teach
 
     teachers = [cli.load_reader(values, folder) for folder in values.run_dirs]
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "train", **options.tfds_folders, log=cli.to_stderr)
-    student = _tokenizer(values.student) if values.student is not None else None
     distributions = teach(teachers, data, cli.show_progress, student)
     distributions.save(output)
     with named_errors("standard output"):
@@ -75,7 +75,10 @@ def _tokenizer(name: str) -> Tokenizer:
         raise UserError(f"--student={name}: found no folder, expected that of a reader or of its encoder")
     if is_hugging_face(name):
         return WordPieceTokenizer(*read_wordpieces(name))
-    return reader_directory(name).read_processor()
+    directory = reader_directory(name)
+    if not directory.is_started:
+        raise UserError(f"--student={name}: found a folder of neither, expected that of a reader or of its encoder")
+    return directory.read_processor()
 
 
 def run() -> None:
