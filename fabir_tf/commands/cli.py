@@ -522,11 +522,13 @@ def published_notes(values: flags.FlagValues, model_config: ReaderConfig, traini
         for field, value in (of_model | of_training).items()
         if found[field] != value
     ]
+    data = f"its data are {published.data}; found --dataset={found['dataset']}"
     vectors = f"its word vectors are {published.vectors}; found --vectors={found['vectors']}"
     # With a word model the table of --vectors is not read.
-    reads_table = found.get("word_vectors", "table") == "table"
+    reads_table = published.vectors and found.get("word_vectors", "table") == "table"
     return [
         f"as published by {published.paper}",
+        data,
         *([vectors] if reads_table else []),
         *(f"not as published: {difference}" for difference in (*published.differences, *changed)),
     ]

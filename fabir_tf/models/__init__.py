@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from fabir_tf.configuration import ConfigError
-from fabir_tf.models.bert_span import BertSpanConfig, bert_training, build_bert_span
+from fabir_tf.models.bert_span import BERT_AS_PUBLISHED, BertSpanConfig, bert_training, build_bert_span
 from fabir_tf.models.bidaf import BIDAF_AS_PUBLISHED, BidafConfig, build_bidaf
 from fabir_tf.models.bidaf_bologna import BOLOGNA_AS_PUBLISHED, BidafBolognaConfig, build_bidaf_bologna
 from fabir_tf.models.bidaf_cheung import CHEUNG_AS_PUBLISHED, BidafCheungConfig, build_bidaf_cheung
@@ -74,7 +74,8 @@ MODELS = {
         BertSpanConfig,
         build_bert_span,
         "BERT, DistilBERT or MiniLM from a folder, with a span head (Devlin et al. 2019, Cheung)",
-        training=bert_training,
+        BERT_AS_PUBLISHED,
+        bert_training,
     ),
 }
 

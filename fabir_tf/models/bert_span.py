@@ -12,6 +12,7 @@ from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.layers.blocks.bert_layer import ACTIVATIONS
 from fabir_tf.models.hugging_face import read_hugging_face, set_weights
 from fabir_tf.models.outputs import reader_outputs
+from fabir_tf.models.published import SQUAD_2, Published
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
@@ -146,11 +147,32 @@ def bert_training(given: Mapping[str, Any]) -> dict[str, Any]:
         "linear_decay_epochs": 0.0 if is_open else (1 - warmup_share) * epochs,
         "optimizer": "adamw",
         **({"adam_beta_2": 0.999, "adam_epsilon": 1e-6} if is_adam else {}),
-        "clip_norm": 1.0,
+        # The loss is the sum of start and end; BERT's program clips the gradient of their mean at 1.
+        "clip_norm": 2.0,
         "smoothing": "none",
         "max_passage": LONGEST_PASSAGE,
         "max_question": 64,
     }
+
+
+BERT_AS_PUBLISHED = Published(
+    "Cheung, Deep learning in NLP - Constructing a machine question answering model",
+    # All that it names, and the defaults.
+    lambda given: {
+        "max_sequence": 384,
+        "max_answer": 30,
+        "max_question": 64,
+        "learning_rate": 3e-5,
+        "batch_size": 32,
+        "optimizer": "adamw",
+    },
+    SQUAD_2,
+    "",
+    (
+        "epochs, warm-up, decay, clipping and dropout are those of BERT's own program: the report does not name them",
+        "questions without an answer have their own threshold (--no_answer_threshold), which a calibration chooses",
+    ),
+)
 
 
 def reading_config(found: Mapping[str, Any], pieces: int) -> BertSpanConfig:

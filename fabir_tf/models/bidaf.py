@@ -7,7 +7,7 @@ import keras
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.outputs import reader_outputs
-from fabir_tf.models.published import Published
+from fabir_tf.models.published import SQUAD, Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
@@ -61,6 +61,7 @@ BIDAF_AS_PUBLISHED = Published(
         "max_steps": 18_000,
         "smoothing": "none",
     },
+    SQUAD,
     "GloVe 6B with 100 dimensions",
 )
 

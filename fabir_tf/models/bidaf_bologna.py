@@ -8,7 +8,7 @@ from keras import ops
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.outputs import reader_outputs
-from fabir_tf.models.published import KERAS_ADAM, Published
+from fabir_tf.models.published import KERAS_ADAM, SQUAD, Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
@@ -67,6 +67,7 @@ BOLOGNA_AS_PUBLISHED = Published(
             "smoothing": "none",
         }
     ),
+    f"{SQUAD}, less a test split of its own",
     "GloVe 6B, with 100 dimensions for variants 0 and 1 and with 50 for the others",
     (
         "the convolutional highway's gate is each question's own, there that of the whole batch",

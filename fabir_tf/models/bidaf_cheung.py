@@ -10,7 +10,7 @@ from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.models.bert_vectors import BertSizes, read_bert, set_bert_weights
 from fabir_tf.models.bilm import BilmSizes, read_bilm, read_sizes
 from fabir_tf.models.outputs import reader_outputs
-from fabir_tf.models.published import KERAS_ADAM, Published
+from fabir_tf.models.published import KERAS_ADAM, SQUAD_2, Published
 from fabir_tf.models.reader_config import FrozenPart, WordReaderConfig
 from fabir_tf.models.texts import TEXTS
 from fabir_tf.models.word_vectors import (
@@ -190,6 +190,7 @@ CHEUNG_AS_PUBLISHED = Published(
         }
         | (_OF_BERT if given.get("word_vectors") == "bert" else {})
     ),
+    SQUAD_2,
     "GloVe 6B with 300 dimensions",
     (
         "12 epochs and no dropout, because the report says nothing about either",

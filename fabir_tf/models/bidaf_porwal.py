@@ -7,7 +7,7 @@ import keras
 from fabir_tf import layers
 from fabir_tf.configuration import setting
 from fabir_tf.models.outputs import reader_outputs
-from fabir_tf.models.published import KERAS_ADAM, Published
+from fabir_tf.models.published import KERAS_ADAM, SQUAD, Published
 from fabir_tf.models.reader_config import WordReaderConfig
 from fabir_tf.models.texts import TEXTS, text_inputs
 
@@ -58,6 +58,7 @@ PORWAL_AS_PUBLISHED = Published(
             "smoothing": "none",
         }
     ),
+    f"{SQUAD}, of which its limits leave 75,000",
     "GloVe 6B with 100 dimensions and fastText with 300",
     ("words are cut by NLTK's rules, there at spaces", "batches are as long as their longest text, there 200 and 50"),
 )

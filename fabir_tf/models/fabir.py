@@ -11,7 +11,7 @@ from fabir_tf.layers.core.exact_bias import Dense
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.models.joined_weights import draw_joined
 from fabir_tf.models.outputs import reader_outputs
-from fabir_tf.models.published import Published
+from fabir_tf.models.published import SQUAD, Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
 from fabir_tf.models.texts import TEXTS, TextInputs, text_inputs
 
@@ -153,7 +153,12 @@ FABIR_AS_PUBLISHED = Published(
         "smoothing_deviation": 0.5**0.5,
         "max_word": 20,
     },
+    SQUAD,
     "GloVe 6B with 100 dimensions",
+    (
+        "the attention weights' dropout is the paper's; its program divides what is left by the keep probability once "
+        "more, and drops no more of them in the reduction layer",
+    ),
 )
 
 
