@@ -241,6 +241,12 @@ def test_a_published_model_is_fine_tuned(commands, data, folder, tmp_path):
     # Both new: a reader that has read texts of many lengths computes the same with other kernels.
     tuned, published = (fabir_tf.Reader.load(path) for path in (run, folder))
     assert tuned.answer(QUESTION, LONG, 3) == published.answer(QUESTION, LONG, 3)
+    # Windows may be shorter; another vocabulary would need other weights.
+    begin = [f"--start_from={folder}", f"--run_dir={tmp_path / 'short'}", "--epochs=0", *data]
+    assert commands("train", *begin, "--max_sequence=50", "--max_question=40").status == 0
+    assert fabir_tf.Reader.load(tmp_path / "short").processor.max_sequence == 50
+    other = [*begin[:1], f"--run_dir={tmp_path / 'other'}", *begin[2:], f"--encoder={tmp_path}"]
+    assert_error(commands, "train", other, ["found encoder=", "that of its text processor"])
 
 
 @pytest.mark.slow

@@ -382,6 +382,15 @@ def test_answers_of_words_are_the_same_in_a_graph_and_after_training(commands, t
     assert commands(*prepared).status == 0
     other = commands("train", f"--run_dir={tmp_path / 'other'}", f"--prepared={tmp_path / 'pieces'}", *model, *training)
     assert other.status == 2 and "pool_words" in other.stderr, other
+    prepared = ("prepare", f"--output={tmp_path / 'words'}", *data[:2], *model, "--cache_dir=", "--pool_words")
+    assert commands(*prepared).status == 0
+    # Settings of the data may be left out; they hold all the same.
+    words = (f"--run_dir={tmp_path / 'other'}", "--model=bidaf-cheung", f"--prepared={tmp_path / 'words'}")
+    assert_error(commands, "train", words, ["--pool_words: found --smoothing=gaussian, expected --smoothing=none"])
+    kept = (*words, "--smoothing=none", "--units=6", "--epochs=0", f"--vector_cache={tmp_path / 'vectors'}")
+    assert commands("train", *kept).status == 0
+    of_another = (f"--run_dir={tmp_path / 'x'}", f"--prepared={tmp_path / 'words'}")
+    assert_error(commands, "train", of_another, ["found a setting", "prepared for another --model"])
     reader = Reader.load(run)
     assert reader.processor.whole_words
     export_and_compare(reader, tmp_path / "exported", [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE])

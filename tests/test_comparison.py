@@ -134,6 +134,12 @@ def test_mistakes(commands, configs, arguments, parts):
     assert not (commands.folder / "new").exists()
 
 
+def test_its_runs_adapt(commands, configs, tiny_run, tmp_path):
+    flags = (f"--configs={configs[0]}", f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.train}", "--adapt")
+    done = commands("compare", *flags, f"--eval_dataset={tiny_run.dev}")
+    assert done.status == 2 and "--adapt needs a trained reader to adapt" in done.stderr, done
+
+
 def test_a_flag_file_that_is_no_text(commands, tmp_path):
     config = tmp_path / "binary.flags"
     config.write_bytes(b"\xff\xfe")

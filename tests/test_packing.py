@@ -43,7 +43,8 @@ def run(tmp_path):
     config = CONFIG.replace(**processor.sizes)
     model = build_model(config)
     save_weights(run.best, model, {})
-    training = TrainingConfig(dataset="/secret/place/train.json,/secret/more.json", vectors="/secret/glove.txt")
+    paths = {"vectors": "/secret/glove.txt", "start_from": "/secret/reader", "kept_dataset": "/secret/kept.json"}
+    training = TrainingConfig(dataset="/secret/place/train.json,/secret/more.json", **paths)
     run.write_config(config, training, {"train": "1", "eval": "2"})
     return run
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_bad_input import assert_error
 from tiny import ARTICLES, CONFIG, DEV_ARTICLES, squad_json, write_squad
 
 from fabir_tf.pipelines.datasets.squad import read_squad
@@ -207,6 +208,23 @@ def test_the_command_trains_from_the_folder_and_refuses_other_settings(prepared,
     done = commands("prepare", "--dataset=sample")
     assert done.error == "--output is missing: name the folder for the arrays"
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.slow
+def test_settings_of_the_data_hold_where_they_are_left_out(tiny_run, commands, tmp_path):
+    """Also those that other settings need, and those that --adapt would change."""
+    data = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--cache_dir=")
+    folder, start = tmp_path / "wrong", f"--start_from={tiny_run.path}"
+    asked = (f"--output={folder}", "--wrong_passages=0.5", "--shared_norm=1", start, *data)
+    assert commands("prepare", *asked).status == 0
+    run = (f"--prepared={folder}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
+    assert_error(commands, "train", run, ["--wrong_passages=0.5 is of no effect without"])
+    kept = "kept_dataset='sample', expected kept_dataset='' as prepared"
+    assert_error(commands, "train", [*run, "--adapt", "--shared_norm=1"], [f"--prepared={folder}: found {kept}"])
+    done = commands("train", *run, "--shared_norm=1")
+    assert done.status == 0, done
+    training = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
+    assert (training["wrong_passages"], training["shared_norm"]) == (0.5, 1.0)
 
 
 def test_data_of_older_rules_is_refused(prepared, commands, tmp_path):

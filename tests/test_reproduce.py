@@ -16,6 +16,7 @@ from wordpiece_folders import write_bert
 from fabir_tf.configuration import as_flag
 from fabir_tf.experiments import cheung, compare, porwal
 from fabir_tf.experiments.published import FIGURES, GROUPINGS, LOSS_CURVES, TABLES, PublishedRun
+from fabir_tf.reading.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[1]
 
@@ -147,6 +148,9 @@ def test_porwals_answers_after_one_epoch_and_after_four(commands, tiny_run, tmp_
     assert "Wittenberg jurist Jerome Schurf" in rows[9]
     again = commands("reproduce", *small, *data)
     assert again.status == 0 and again.stdout.splitlines() == rows
+    # It is asked with the weights of the epoch, and not with the best ones.
+    run = RunDirectory(next(out.rglob("last_epoch")).parent)
+    assert (run.path / "last_epoch" / "checkpoints" / "best.npz").read_bytes() == run.last.read_bytes()
 
 
 # Table 4 of the report: Dev F1, Dev EM, Ensemble Dev F1, Ensemble Dev EM, and its mark: # equal, & by F1, * by EM.
@@ -197,6 +201,9 @@ def test_cheungs_table_has_all_rows_and_the_best_seed():
             assert cells[2].startswith(f"no: needs {needed}, the folder of ") and cells[3:5] == ["", ""]
     assert table[11].startswith(
         "| 12 | Ensemble of 10 and 11 (6 models) | bert-large_ensemble, both, seeds 1,2,3 | 60.000 "
+    )
+    assert numbered[0].startswith(
+        "1. `fabir-train --as_published=true --model=bidaf-cheung --units=4 --epochs=1 --seed=1"
     )
     elmo = "--as_published=true --model=bidaf-cheung --word_vectors=elmo '--word_model=a folder' --units=4 --epochs=1"
     assert numbered[1] == f"2. `fabir-train {elmo} --seed=1 --run_dir=out/bidaf-cheung_elmo/seed_1`"

@@ -77,13 +77,14 @@ def test_the_rate_rises_from_nothing(step, rate):
 
 
 @pytest.mark.parametrize("max_steps", [None, 20])
-def test_a_training_rises_over_its_share_of_the_steps_and_falls_to_nothing(max_steps):
+@pytest.mark.parametrize("share", [0.1, 0.0])
+def test_a_training_rises_over_its_share_of_the_steps_and_falls_to_nothing(max_steps, share):
     """Also where max_steps ends it within its decay: the peak is the learning rate all the same."""
     training = TrainingConfig(
-        learning_rate=0.01, warmup_share=0.1, linear_decay_epochs=3.6, epochs=4, max_steps=max_steps
+        learning_rate=0.01, warmup_share=share, linear_decay_epochs=4 * (1 - share), epochs=4, max_steps=max_steps
     )
     last = max_steps or 4 * 25
     rates = np.array([float(learning_rate(FabirConfig(), training, 25)(step)) for step in range(last)])
-    peak = last // 10
+    peak = round(share * last)
     np.testing.assert_allclose(rates[:peak], 0.01 * np.arange(1, peak + 1) / peak, rtol=1e-5)
     np.testing.assert_allclose(rates[peak:], 0.01 * np.arange(last - peak, 0, -1) / (last - peak), rtol=1e-5)

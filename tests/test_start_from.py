@@ -126,6 +126,14 @@ def test_from_python_another_model_is_refused(tiny_run, other_data, tmp_path):
 
 
 @pytest.mark.slow
+def test_settings_of_the_text_processor_are_the_readers(commands, tiny_run, other_data, tmp_path):
+    run = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={tmp_path / 'run'}", "--cache_dir="]
+    found = f"--start_from={tiny_run.path}: found max_word_characters=30, expected"
+    assert_error(commands, "train", [*run, "--max_word_characters=30"], [found, "that of its text processor"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
 def test_more_layers_than_the_reader_has_start_with_new_weights(commands, tiny_run, other_data, tmp_path):
     run = tmp_path / "run"
     flags = [f"--start_from={tiny_run.path}", *other_data, f"--run_dir={run}", "--epochs=0", "--cache_dir="]

@@ -24,7 +24,7 @@ from fabir_tf.pipelines.files import WriteError, disk_error, named_errors
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
-from fabir_tf.training.prepared_data import prepared_settings
+from fabir_tf.training.prepared_data import prepared_settings, split_prepared
 from fabir_tf.training.run_setup import recorded_training
 from fabir_tf.training.training_config import DataOptions, TrainingConfig
 
@@ -434,10 +434,9 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if start_from:
             raise UserError("--as_published begins with the paper's first weights, found --start_from, too")
         model, training = _with_published(name, model, training)
-    for field, value in fixed.items():
-        found = (model | training).get(field, value)
-        if found != value:
-            raise UserError(f"--prepared={prepared}: found {field}={found!r}, expected {field}={value!r} as prepared")
+    asked = model | training
+    fixed_of_model, fixed_of_training = split_prepared(prepared, fixed, chosen)
+    model |= fixed_of_model
     if start:
         validate_model(start_from, start, name)
         model = start.to_dict() | model
@@ -445,6 +444,12 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if not start_from:
             raise UserError("--adapt needs a trained reader to adapt: name it with --start_from")
         training = _with_adapting(name, model, training)
+        asked |= training
+    for field, value in fixed.items():
+        found = asked.get(field, value)
+        if found != value:
+            raise UserError(f"--prepared={prepared}: found {field}={found!r}, expected {field}={value!r} as prepared")
+    training |= fixed_of_training
     if isinstance(start_from, str) and start_from:
         training["start_from"] = start_from
     training = training_settings(name, training)

@@ -111,8 +111,7 @@ def shared_flags(values: flags.FlagValues) -> tuple[str, ...]:
     given = {name: values[name].value for name in ("config", *DATA_FLAGS) if values[name].present}
     if "import" in given:
         given["import"] = ",".join(given["import"])
-    if values.as_published:
-        given["as_published"] = True
+    given |= {name: values[name].value for name in ("as_published", "adapt") if values[name].present}
     for cls in classes:
         given |= cls.given_flags(values)
     return tuple(as_flag(name, value) for name, value in sorted(given.items()))

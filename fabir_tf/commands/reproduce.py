@@ -22,6 +22,7 @@ if __name__ == "__main__":
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -236,10 +237,21 @@ def _answers(plan: Plan, config: Path) -> dict[int, list[str]]:
             run_command("train", [*flags, f"--run_dir={run.path}", *again], config)
             write_text(examples, "".join(json.dumps(example) + "\n" for example in porwal.questions()))
             files = [f"--input_file={examples}", f"--output_file={answers}"]
-            run_command("predict", [f"--run_dir={run.path}", *files], config)
+            run_command("predict", [f"--run_dir={_last_epoch(run).path}", *files], config)
         lines = answers.read_text(encoding="utf-8").splitlines()
         found[epochs] = [json.loads(line)["answer"] for line in lines]
     return found
+
+
+def _last_epoch(run: RunDirectory) -> RunDirectory:
+    """A copy of a run that reads with the weights of its last epoch, and not with its best."""
+    copy = RunDirectory(run.path / "last_epoch")
+    shutil.rmtree(copy.path, ignore_errors=True)
+    shutil.copytree(run.processor, copy.processor)
+    copy.best.parent.mkdir()
+    shutil.copy(run.last, copy.best)
+    shutil.copy(run.config, copy.config)
+    return copy
 
 
 def _draw_positions(folder: Path, number: str) -> None:

@@ -64,7 +64,7 @@ class PublishedRun:
         """The flags of `fabir-train`; the arguments are those of `as_flags`."""
         settings = {"as_published": True} if self.as_published and not improved else {}
         settings |= {**self.settings, **(self.improved if improved else {})}
-        if folder:
+        if folder and self.folder:
             settings[self.folder_setting] = folder
         return [as_flag(name, value) for name, value in settings.items()]
 

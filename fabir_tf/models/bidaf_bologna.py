@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from fabir_tf import layers
-from fabir_tf.configuration import setting
+from fabir_tf.configuration import ConfigError, setting
 from fabir_tf.models.outputs import reader_outputs
 from fabir_tf.models.published import KERAS_ADAM, SQUAD, Published
 from fabir_tf.models.reader_config import CharacterReaderConfig
@@ -37,6 +37,12 @@ class BidafBolognaConfig(CharacterReaderConfig):
     def __post_init__(self):
         super().__post_init__()
         self.validate_characters()
+        # The convolution slides over the features of a sum of characters.
+        if self.variant < 2 and self.character_kernel > self.character_dim:
+            raise ConfigError(
+                f"character_kernel must be at most character_dim={self.character_dim} with variant={self.variant}, "
+                f"found {self.character_kernel}"
+            )
 
     @property
     def width(self) -> int:

@@ -121,6 +121,9 @@ class FabirConfig(CharacterReaderConfig):
         ):
             if value % self.num_heads or value % 2:
                 raise ConfigError(f"{name} must be even and a multiple of num_heads={self.num_heads}, found {value}")
+            # A position has a sine and a cosine of at least two frequencies.
+            if value < 4:
+                raise ConfigError(f"{name} must be at least 4, found {value}")
 
     def _validate_defaults(self, cause: str, *names: str) -> None:
         """Refuses settings that would have no effect."""

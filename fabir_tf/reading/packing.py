@@ -33,6 +33,7 @@ _PATHS = (
     ("training", "eval_dataset"),
     ("training", "vectors"),
     ("training", "start_from"),
+    ("training", "kept_dataset"),
     ("training", "teacher"),
     ("model", "encoder"),
     ("model", "word_model"),

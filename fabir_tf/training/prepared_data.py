@@ -13,7 +13,8 @@ Training from such a folder needs Keras with one of its backends, but neither Te
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from fabir_tf.pipelines.features.examples import TrainingExamples, in_windows, t
 from fabir_tf.pipelines.features.features import Features
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions, mean_soft_labels
 from fabir_tf.pipelines.features.wrong_passages import with_wrong_passages
-from fabir_tf.pipelines.files import atomic_write, named_files, validate_writable, write_text
+from fabir_tf.pipelines.files import atomic_write, named_files, user_path, validate_writable, write_text
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.registry import PROCESSORS, read_processor
@@ -143,11 +144,7 @@ def prepare_data(
     Raises:
         UserError: data and settings do not fit.
     """
-    if training.wrong_passages and not (model_config.null_head or training.shared_norm):
-        raise UserError(
-            f"--wrong_passages={training.wrong_passages} is of no effect without --null_head or --shared_norm: a "
-            "reader that always answers learns nothing from a wrong passage alone"
-        )
+    _validate_wrong_passages(model_config, training)
     train_data, eval_data = _load_data(training, options, log)
     check_offsets(train_data)
     if not model_config.null_head:
@@ -252,6 +249,71 @@ def prepared_settings(folder: Path) -> dict[str, Any]:
         UserError: the folder holds no prepared data, or it is damaged.
     """
     return _read_config(folder)["settings"]
+
+
+def split_prepared(
+    folder: str | os.PathLike | None, settings: Mapping[str, Any], config: type[ReaderConfig]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Splits the settings of prepared data into those of the model and those of the training.
+
+    Args:
+        folder: what `fabir-prepare` wrote, for messages.
+        settings: from `prepared_settings`; without any, both parts are empty.
+        config: the class of the model's configuration.
+
+    Raises:
+        UserError: the data was prepared for another model.
+    """
+    if not settings:
+        return {}, {}
+    fields = config.__dataclass_fields__
+    of_model = {name: fields[name].default for name in ADDED_MODEL_SETTINGS if name in fields}
+    of_model |= {name: value for name, value in settings.items() if name in MODEL_SETTINGS}
+    for name in MODEL_SETTINGS:
+        if (name in fields) != (name in of_model):
+            found, expected = ("no", "one") if name in fields else ("a", "none")
+            raise UserError(
+                f"--prepared={folder}: found {found} setting {name}, expected {expected}: it was prepared for another "
+                "--model"
+            )
+    return of_model, {name: value for name, value in settings.items() if name in DATA_SETTINGS}
+
+
+def with_prepared_settings(
+    folder: str | os.PathLike, model_config: ReaderConfig, training: TrainingConfig
+) -> tuple[ReaderConfig, TrainingConfig]:
+    """The configurations of model and training with the settings of prepared data.
+
+    Args:
+        folder: what `fabir-prepare` wrote.
+        model_config, training: the configurations, whose other settings stay.
+
+    Raises:
+        UserError: the data was prepared for another model, its folder holds none or is damaged, or a setting does not
+            fit the others.
+    """
+    settings = prepared_settings(user_path(folder))
+    of_model, of_training = split_prepared(folder, settings, type(model_config))
+    return model_config.replace(**of_model), training.replace(**of_training)
+
+
+def validate_settings(model_config: ReaderConfig, training: TrainingConfig) -> None:
+    """Refuses settings of a model and its training that do not fit each other.
+
+    Raises:
+        UserError: there are such settings.
+    """
+    if training.smoothing != "none" and not model_config.takes_smoothing:
+        raise UserError(f"--pool_words: found --smoothing={training.smoothing}, expected --smoothing=none")
+    _validate_wrong_passages(model_config, training)
+
+
+def _validate_wrong_passages(model_config: ReaderConfig, training: TrainingConfig) -> None:
+    if training.wrong_passages and not (model_config.null_head or training.shared_norm):
+        raise UserError(
+            f"--wrong_passages={training.wrong_passages} is of no effect without --null_head or --shared_norm: a "
+            "reader that always answers learns nothing from a wrong passage alone"
+        )
 
 
 def load_data(folder: Path) -> PreparedData:
@@ -381,8 +443,26 @@ def _processor(
     if folder is not None:
         return read_processor(folder, log)
     if training.start_from:
-        return reader_directory(training.start_from).read_processor(log)
+        return _processor_of_start(model_config, training, log)
     return PROCESSORS[model_config.processor].create(training.to_dict() | model_config.to_dict())
+
+
+def _processor_of_start(
+    model_config: ReaderConfig, training: TrainingConfig, log: Callable[[str], object]
+) -> TextProcessor:
+    """The text processor of the reader that a run starts from, with the run's length budget."""
+    processor = reader_directory(training.start_from).read_processor(log)
+    budget = getattr(model_config, "max_sequence", None)
+    if budget is None:
+        return processor
+    processor = processor.with_limits(budget, training.max_question)
+    found = getattr(processor, "max_sequence", budget)
+    if found != budget:
+        raise UserError(
+            f"--start_from={training.start_from}: found max_sequence={budget}, expected {found}, that of its text "
+            "processor"
+        )
+    return processor
 
 
 def _within_budget(

@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fabir_tf import onednn
 from fabir_tf.configuration import ConfigError
@@ -17,15 +16,11 @@ from fabir_tf.pipelines.files import removed_on_failure, user_path, validate_wri
 from fabir_tf.pipelines.text.processor import TextProcessor, saved_rules
 from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
-from fabir_tf.training.prepared_data import (
-    ADDED_MODEL_SETTINGS,
-    PreparedData,
-    load_data,
-    model_settings,
-    prepare_data,
-    prepared_settings,
-)
+from fabir_tf.training.prepared_data import PreparedData, load_data, prepare_data
 from fabir_tf.training.training_config import DEVICE_SETTINGS, DataOptions, TrainingConfig
+
+# Settings of a model that its text processor has, too, which a run takes from the reader that it starts from.
+_OF_PROCESSOR = ("max_word_characters", "encoder", "word_vectors", "word_model", "pool_words")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +57,7 @@ def prepare_run(
     Args:
         run: the folder.
         model_config: the model; the processor's sizes are filled in.
-        training: data and hyper-parameters; the settings of prepared data replace its own.
+        training: data and hyper-parameters, with the settings of prepared data.
         options: where this machine keeps data.
         resume: whether an existing run may be continued.
         log: called with lines about the progress.
@@ -74,12 +69,6 @@ def prepare_run(
         UserError: data, configuration or the run's folder do not fit; nothing already written is lost.
     """
     prepared = user_path(options.prepared) if options.prepared else None
-    if prepared:
-        settings = prepared_settings(prepared)
-        of_model = {
-            name: _prepared_setting(prepared, settings, model_config, name) for name in model_settings(model_config)
-        }
-        model_config, training = model_config.replace(**of_model), training.replace(**settings)
     resuming = _check_run(run, model_config, training, resume)
     if training.start_from and not resuming:
         _validate_model(model_config, training.start_from)
@@ -110,15 +99,6 @@ def prepare_run(
     if data.summary and not resuming:
         log(data.summary)
     return PreparedRun(run, model_config, training, data, resuming, options)
-
-
-def _prepared_setting(prepared: Path, settings: dict[str, Any], config: ReaderConfig, name: str) -> Any:
-    """Takes a setting of the model out of those of prepared data."""
-    if name in ADDED_MODEL_SETTINGS and name not in settings:
-        return type(config).__dataclass_fields__[name].default
-    if name not in settings:
-        raise UserError(f"--prepared={prepared}: found no setting {name}, so it was prepared for another --model")
-    return settings.pop(name)
 
 
 def _with_sizes(run: RunDirectory, config: ReaderConfig, training: TrainingConfig, resuming: bool) -> ReaderConfig:
@@ -190,6 +170,12 @@ def _validate_start(model_config: ReaderConfig, start_from: str, log: Callable[[
     """Refuses a model that a trained reader's weights do not fit, and lists the layers that it lacks."""
     run = reader_directory(start_from)
     own, asked = run.read_model_config(), model_config.to_dict()
+    for name in _OF_PROCESSOR:
+        if name in asked and asked[name] != (expected := getattr(own, name)):
+            raise UserError(
+                f"--start_from={start_from}: found {name}={asked[name]!r}, expected {expected!r}, that of its text "
+                "processor"
+            )
     sizes = _derived(own)
     others = {name: value for name, value in own.to_dict().items() if name not in sizes and asked.get(name) != value}
     model = build_model(model_config.replace(**{name: getattr(own, name) for name in sizes}))

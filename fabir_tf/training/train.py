@@ -40,6 +40,7 @@ from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
 from fabir_tf.training.devices import training_devices
 from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.optimizers import make_optimizer
+from fabir_tf.training.prepared_data import validate_settings, with_prepared_settings
 from fabir_tf.training.run_lock import locked
 from fabir_tf.training.run_setup import PreparedRun, prepare_run, recorded_training, validate_resumable
 from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay, LinearWarmup
@@ -109,8 +110,9 @@ def train(
         model_config = reader_directory(start_from).read_model_config() if start_from else FabirConfig()
     training = training or TrainingConfig(**training_settings(model_name(model_config), {}))
     options = options or DataOptions()
-    if training.smoothing != "none" and not model_config.takes_smoothing:
-        raise UserError(f"--pool_words: found --smoothing={training.smoothing}, expected --smoothing=none")
+    if options.prepared:
+        model_config, training = with_prepared_settings(options.prepared, model_config, training)
+    validate_settings(model_config, training)
     _validate_vector_cache(model_config, training, options)
     # Before TensorFlow or JAX computes anything.
     devices = training_devices(training, log)
@@ -208,10 +210,8 @@ def learning_rate(
         rate = LinearWarmup(rate, warm_up)
     if not training.linear_decay_epochs:
         return rate
-    steps = training.linear_decay_epochs * steps_per_epoch
-    if warm_up:
-        # max_steps may end a training in the middle of its decay, which then begins after the warm-up.
-        steps = min(steps, max(last_step - warm_up, 1))
+    # max_steps may end a training in the middle of its decay, which then begins at once, or after the warm-up.
+    steps = min(training.linear_decay_epochs * steps_per_epoch, max(last_step - warm_up, 1))
     return LinearDecay(rate, last_step, steps)
 
 
@@ -573,9 +573,10 @@ class _Progress(keras.callbacks.Callback):
 
     def _validate_finite(self, loss) -> None:
         if not np.isfinite(loss):
+            rate = "learning_rate" if self.session.training.learning_rate else "learning_rate_factor"
             raise UserError(
                 f"the loss is {loss} in epoch {self.session.state['epoch'] + 1}, step {self.session.state['step']}, "
-                "expected a number: start a new run with a lower --learning_rate_factor or with --clip_norm"
+                f"expected a number: start a new run with a lower --{rate} or with --clip_norm"
             )
 
 
