@@ -9,6 +9,7 @@ import io
 import itertools
 import os
 import re
+import secrets
 import shutil
 import zipfile
 import zlib
@@ -406,7 +407,9 @@ def _beside(path: Path) -> Iterator[tuple[Path, Path]]:
     Folders that are made for it go, too, if nothing is in them then.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    # A run finds what a killed training left by the process's number, which is not enough: a process has threads, and
+    # machines that share a folder number their processes alike.
+    temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
     made = [folder for folder in path.parents if not folder.exists()]
     make_room(path)
     try:

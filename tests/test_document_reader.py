@@ -285,6 +285,15 @@ def test_the_rank_tells_whether_there_is_an_answer(weight):
     assert answer.no_answer_probability == pytest.approx(none[answer.source])
 
 
+@pytest.mark.parametrize("none", [0.0, 1e-300, 0.5, 1 - 1e-16, 1.0])
+@pytest.mark.parametrize("weight", [0.0, 2e4, 1e300])
+def test_any_weight_gives_a_probability(none, weight):
+    texts = ["The mill of Anna is old.", "The lake of Orrin is cold."]
+    scripted = Scripted(mill=("Anna", 1.0, none), lake=("Orrin", 0.0, none))
+    answer = DocumentReader(scripted, rank_weight=weight, with_heading=False).answer("Whose old mill is it?", texts)
+    assert 0 <= answer.no_answer_probability <= 1
+
+
 def test_no_paragraph_answers():
     texts = ["The mill of Anna is old.", "The lake of Orrin is cold."]
     scripted = Scripted(mill=("Anna", -1.0, 0.7), lake=("Orrin", -3.0, 0.9))

@@ -17,6 +17,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.ids import PADDING
 from fabir_tf.pipelines.text.readable import is_blank, is_without_spaces
 from fabir_tf.pipelines.text.tokenizer import Tokens, tokenize
+from fabir_tf.reading.answer_columns import answers_of_columns
 from fabir_tf.reading.answers import NO_ANSWER
 from fabir_tf.reading.calibration import FIGURES, Calibration
 from fabir_tf.reading.graph_reader import TEXT_SPECS, GraphReader
@@ -190,6 +191,23 @@ def test_a_reader_that_abstains_is_exported(null_exported):
     assert saved == reader.calibration
     assert forbidden_operations(read_saved_model(folder)) == []
     assert set(signatures["token_ids"].structured_outputs) == {"start_logits", "end_logits", "null_logits"}
+
+
+@pytest.mark.parametrize("bias", [0.0, 25.0, 60.0])
+def test_no_span_is_lost_where_there_is_hardly_an_answer(reader, bias):
+    """The spans' share is far below the distance of 1 to the float before it."""
+    made = make_reader(reader.processor.vocabulary.trainable_words, EXPORTED_WINDOW, null_head=True)
+    chosen = NoAnswerCalibration(0.5, 1.0, bias, questions=1)
+    made.calibration = Calibration(1.0, 1, 1.0, dict.fromkeys(FIGURES, 0.5), dict.fromkeys(FIGURES, 0.5), [], chosen)
+    questions, passages = zip(*PAIRS, strict=True)
+    answers = made.answer_batch(questions, passages, n_best=EXPORTED_N_BEST)
+    assert max(len(answer.n_best) for answer in answers) == EXPORTED_N_BEST
+    served = GraphReader(made, n_best=EXPORTED_N_BEST).answer(tf.constant(questions), tf.constant(passages))
+    columns = {name: values.numpy() for name, values in served.items()}
+    for found, expected in zip(answers_of_columns(columns, passages, EXPORTED_N_BEST), answers, strict=True):
+        assert [span.text for span in found.n_best] == [span.text for span in expected.n_best]
+        probabilities = [span.probability for span in expected.n_best]
+        assert [span.probability for span in found.n_best] == pytest.approx(probabilities, rel=1e-3, abs=0)
 
 
 # === The texts and the numbers ===

@@ -28,6 +28,19 @@ def test_the_file_appears_only_when_it_is_complete(tmp_path):
         assert not path.exists()
         file.write(b" and half")
     assert path.read_bytes() == b"half and half"
+
+
+def test_two_that_write_the_same_file_at_once_write_it_whole(tmp_path):
+    """Threads of one process: the last one to be complete stays."""
+    path = tmp_path / "file.bin"
+    with atomic_write(path) as first:
+        first.write(b"first, ")
+        with atomic_write(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+        first.write(b"longer")
+    assert path.read_bytes() == b"first, longer"
+    assert list(tmp_path.iterdir()) == [path]
     assert list(path.parent.iterdir()) == [path]
 
 

@@ -1,5 +1,6 @@
 """Files of rows that are read in ranges: together they give what the whole file gives."""
 
+import csv
 import io
 
 import pytest
@@ -58,6 +59,16 @@ def test_csv_in_ranges_is_that_of_the_file(records, rows, end, header):
         assert str(found.value) == str(error)
     else:
         assert in_ranges(raw, "x.csv", rows)[1] == expected
+
+
+def test_files_that_are_read_in_turns_have_no_limit_to_a_cell():
+    """Python's limit is one number for the whole process, which must be as before in the end."""
+    before = csv.field_size_limit()
+    raw = HEADER + "".join(f"{number},Who?,{'a' * (before + 9)}\n" for number in range(3)).encode()
+    short, long = (csv_rows.stream_rows(io.BytesIO(part), "x.csv") for part in (raw[: len(raw) // 2], raw))
+    rows = [next(short), next(long), *short, *long]
+    assert [row.error for row in rows if row.fields and len(row.fields["context"]) > before] == [""] * 4
+    assert csv.field_size_limit() == before
 
 
 def test_a_range_of_csv_ends_where_a_record_ends():

@@ -327,8 +327,13 @@ class DocumentReader:
     def _no_answer(self, one: _Read) -> float:
         """How probable it is that a paragraph does not answer."""
         none = one.answer.no_answer_probability
-        factor = math.exp(-NONE_PER_LOGIT * self.rank_weight * (one.rank_score - RANK_MIDDLE))
-        return none * factor / (none * factor + 1 - none)
+        if none in (0.0, 1.0):
+            return none
+        shift = NONE_PER_LOGIT * self.rank_weight * (one.rank_score - RANK_MIDDLE)
+        odds = math.log(none) - math.log1p(-none) - shift
+        # The form whose power is at most 1 does not overflow.
+        power = math.exp(-abs(odds))
+        return (1.0 if odds > 0 else power) / (1.0 + power)
 
 
 def documents_of(texts: Texts) -> list[Document]:

@@ -27,7 +27,7 @@ from fabir_tf.reading.answers import (
 )
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.ensemble_weights import any_order_sum, normalised_weights, shares_and_log_odds
-from fabir_tf.reading.no_answer import no_answer_probability
+from fabir_tf.reading.no_answer import answer_share, no_answer_probability
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import EnsembleDirectory
 from fabir_tf.reading.text_reader import validate_threshold
@@ -328,8 +328,9 @@ class Ensemble:
         probabilities = at_temperature(probabilities, self.temperature)
         none, share, threshold = 1.0 - float(probabilities[0]), 1.0, self.no_answer_threshold
         if self.has_null:
-            none = float(no_answer_probability(np.float64(summed.score), *self.no_answer_scale_and_bias))
-            share = 1.0 if threshold is None else 1.0 - none
+            scale, bias = self.no_answer_scale_and_bias
+            none = float(no_answer_probability(np.float64(summed.score), scale, bias))
+            share = 1.0 if threshold is None else answer_share(summed.score, scale, bias)
         spans = [
             dataclasses.replace(span, probability=float(probability))
             for span, probability in zip(summed.spans[:n_best], probabilities, strict=False)

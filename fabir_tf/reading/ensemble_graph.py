@@ -80,12 +80,13 @@ class EnsembleGraph(tf.Module):
         # A passage has fewer spans where all members propose fewer.
         missing = [[0, 0], [0, self._n_best - best[0].shape[1]]]
         start, end, best_probability = (tf.pad(values, missing) for values in best)
-        none = 1.0 - probability[:, 0]
+        none, share = 1.0 - probability[:, 0], 1.0
         if any(self._nulls):
             scale, bias = tf.unstack(self.numbers["no_answer_scale_and_bias"])
-            none = tf.sigmoid(bias - scale * score)
-        has_share = any(self._nulls) and self._may_abstain
-        share = tf.cast(1.0 - none, tf.float32)[:, None] if has_share else 1.0
+            odds = scale * score - bias
+            none = tf.sigmoid(-odds)
+            # 1 - none would be 0 where none is next to 1.
+            share = tf.cast(tf.sigmoid(odds), tf.float32)[:, None] if self._may_abstain else 1.0
         is_read = tf.reduce_any(readable, 1)
         summed = GraphSpans(
             is_read,

@@ -170,8 +170,9 @@ class GraphReader(tf.Module):
         if not self._has_null:
             return 1.0 - best, 1.0
         scale, bias = self.no_answer
-        none = tf.sigmoid(bias - scale * score)
-        return none, (1.0 - none)[:, None] if self._may_abstain else 1.0
+        odds = scale * score - bias
+        # 1 - none would be 0 where none is next to 1.
+        return tf.sigmoid(-odds), tf.sigmoid(odds)[:, None] if self._may_abstain else 1.0
 
     def token_ids(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model itself, for clients that tokenize themselves.

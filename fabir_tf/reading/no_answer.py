@@ -31,6 +31,18 @@ def no_answer_probability(scores: np.ndarray | np.float64, scale: float = 1.0, b
     return 0.5 * (1.0 + np.tanh(0.5 * (bias - scale * np.asarray(scores, np.float64))))
 
 
+def answer_share(score: float, scale: float = 1.0, bias: float = 0.0) -> float:
+    """How probable it is that a passage holds an answer: what its spans have together.
+
+    It is more than 0 also where `no_answer_probability` is next to 1.
+
+    Args:
+        score: `Answer.score` of the question.
+        scale, bias: those of `NoAnswerCalibration`.
+    """
+    return float(np.exp(-np.logaddexp(0.0, bias - scale * np.float64(score))))
+
+
 @dataclasses.dataclass(frozen=True)
 class NoAnswerCalibration:
     """What was chosen and measured on questions with and without an answer; fractions are from 0 to 1.

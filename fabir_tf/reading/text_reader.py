@@ -34,7 +34,7 @@ from fabir_tf.reading.answers import (
     validate_n_best,
 )
 from fabir_tf.reading.calibration import Calibration
-from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, no_answer_probability
+from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, answer_share, no_answer_probability
 
 if TYPE_CHECKING:
     from typing import Self
@@ -340,9 +340,10 @@ class TextReader(abc.ABC):
         """
         if not self._null_head:
             return 1.0 - best, 1.0
-        none = float(no_answer_probability(np.float64(score), *self.no_answer_scale_and_bias))
+        scale, bias = self.no_answer_scale_and_bias
+        none = float(no_answer_probability(np.float64(score), scale, bias))
         # A reader that always answers assumes that there is an answer.
-        return none, 1.0 if self.no_answer_threshold is None else 1.0 - none
+        return none, 1.0 if self.no_answer_threshold is None else answer_share(score, scale, bias)
 
     def _decoder(self, n_best: int) -> Callable:
         """A decoder that returns at least `n_best` spans; one for each power of two, so that there are few."""

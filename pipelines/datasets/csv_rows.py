@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import sys
+import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from fabir_tf.pipelines.json_files import RepeatedKeyError, decode, loads, quote
 DELIMITERS = ",;\t"
 # A header is looked for in so many bytes, because JSON may be one line of many megabytes.
 LONGEST_HEADER = 4096
+_LIMIT_LOCK = threading.Lock()
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -181,18 +183,25 @@ def _names_columns(names: list[str]) -> bool:
 
 def _records(reader: Any) -> Iterator[tuple[int, list[str], str]]:
     """The first line of each record, its cells, and what is wrong with it."""
-    limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    try:
-        while True:
-            number = reader.line_num + 1
-            try:
-                yield number, next(reader), ""
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield number, [], str(error)
-    finally:
-        csv.field_size_limit(limit)
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells, fault = _next_cells(reader), ""
+        except StopIteration:
+            return
+        except csv.Error as error:
+            cells, fault = [], str(error)
+        yield number, cells, fault
+
+
+def _next_cells(reader: Any) -> list[str]:
+    """The cells of the next record, of any length: the limit is the whole process's, so that it is lifted only here."""
+    with _LIMIT_LOCK:
+        limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+        try:
+            return next(reader)
+        finally:
+            csv.field_size_limit(limit)
 
 
 def _header(names: list[str], location: str) -> list[str]:

@@ -150,16 +150,23 @@ def _without_faults(readers: Iterable[tuple[int, _Reader]], skipped: Skipped | N
 
 
 def _from_folder(folder: Path, name: str | os.PathLike, wanted: Callable[[str], bool]) -> Iterator[tuple[int, _Reader]]:
-    sources = sorted(_sources(folder))
-    if not sources:
+    closed: list[OSError] = []
+    sources = sorted(_sources(folder, closed.append))
+    if not sources and not closed:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
+    for error in closed:
+        yield 0, partial(_refuse, error)
     for place, source in enumerate(sources):
         if wanted(source):
             yield place, partial(_read, folder / source, source)
 
 
-def _sources(folder: Path) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
+def _refuse(error: OSError) -> Document:
+    raise UserError(f"{error.filename}: the folder cannot be read ({error.strerror}), expected one of documents.")
+
+
+def _sources(folder: Path, closed: Callable[[OSError], object]) -> Iterator[str]:
+    for place, folders, names in os.walk(folder, onerror=closed):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in FORMATS:

@@ -1,6 +1,9 @@
 """Folders, files and collections are read; what cannot be read is one sentence."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +63,26 @@ def test_unreadable_files_of_a_folder_are_skipped_where_that_is_asked_for(folder
         f"{folder / 'd.txt'}: found binary data at character 3, expected text.",
     ]
     with pytest.raises(UserError, match="byte 2 is not UTF-8"):
+        list(read_documents(folder))
+
+
+@pytest.mark.parametrize("name", ["a", ""])
+def test_a_folder_that_may_not_be_entered_is_told(folder, monkeypatch, name):
+    """Its documents would otherwise vanish from an index without a word."""
+    listed = os.scandir
+
+    def scandir(place):
+        if Path(place) == folder / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(place))
+        return listed(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    sentences = []
+    sources = [document.source for document in read_documents(folder, sentences.append)]
+    assert sources == (["a.html", "b.md"] if name else [])
+    told = f"{folder / name}: the folder cannot be read (Permission denied), expected one of documents."
+    assert sentences == [told]
+    with pytest.raises(UserError, match=r"the folder cannot be read \(Permission denied\)"):
         list(read_documents(folder))
 
 
