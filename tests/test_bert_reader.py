@@ -94,9 +94,14 @@ def test_it_is_packed(folder, reader, tmp_path):
 
 
 def test_it_is_calibrated(folder):
-    reader = fabir_tf.Reader.load(folder)
-    reader.calibration = fabir_tf.calibrate(reader, squad_data(DEV_ARTICLES))
-    assert reader.answer(QUESTION, LONG).is_answer in (True, False)
+    """Only the size of the probabilities changes."""
+    reader, data = fabir_tf.Reader.load(folder), squad_data(DEV_ARTICLES)
+    before = reader.answer(QUESTION, LONG, 3)
+    reader.calibration = calibration = fabir_tf.calibrate(reader, data)
+    after = reader.answer(QUESTION, LONG, 3)
+    assert calibration.questions == len(data.questions) and reader.temperature == calibration.temperature != 1
+    assert [span.text for span in after.n_best] == [span.text for span in before.n_best]
+    assert after.probability != before.probability
 
 
 @pytest.mark.slow

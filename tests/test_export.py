@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tiny import ARTICLES, DEV_ARTICLES, EXPORTED_N_BEST, EXPORTED_WINDOW, make_reader, squad_data
+from wordpiece_folders import write_bert
 
 from fabir_tf.export import export_reader, saved_model, warm_up
 from fabir_tf.export.loading import read_saved_model
@@ -423,6 +424,12 @@ def test_a_program_in_c(folder, serve, tmp_path):
     assert answer == expected["answer"][0]
     np.testing.assert_allclose(float(probability), expected["probability"][0], rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(float(no_answer), expected["no_answer_probability"][0], rtol=1e-3, atol=1e-6)
+    bert = Reader.load(write_bert(tmp_path / "bert"))
+    asked = [program, export_reader(bert, tmp_path / "exported"), *PAIRS[-2]]
+    answer, probability, _ = subprocess.run(asked, capture_output=True, check=True).stdout.splitlines()
+    expected = bert.answer(*PAIRS[-2])
+    assert answer.decode() == expected.text
+    np.testing.assert_allclose(float(probability), expected.probability, rtol=1e-3)
     nowhere = subprocess.run([program, tmp_path, "Who?", "Ada."], capture_output=True, check=False)
     assert (nowhere.returncode, b"error: " in nowhere.stderr) == (1, True)
 
