@@ -44,8 +44,8 @@ setup(
         # What the test command and .ci/run need: the runner, for two tests at a time, the linter, two type checkers
         # (pyright runs on Node.js), the second backend of the layer tests, random text for the property tests, what
         # executes the notebook with its pictures, Parquet, the messages of warm-up requests, PDF, the parsers of
-        # Markdown and reStructuredText that ours are compared with, fabir-serve, what drives a browser on its page, and
-        # the runtimes of exported readers.
+        # Markdown and reStructuredText that ours are compared with, those of word pieces and of weights as well,
+        # fabir-serve, what drives a browser on its page, and the runtimes of exported readers.
         "test": [
             "pytest",
             "pytest-xdist",
@@ -63,6 +63,8 @@ setup(
             "pypdf",
             "markdown-it-py",
             "docutils",
+            "tokenizers",
+            "safetensors",
             "starlette",
             "uvicorn",
             "prometheus-client",

@@ -35,8 +35,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 def calls(family: str) -> Iterator[dict[str, Any]]:
     """Questions of the bundled sample with their contexts, each with one of the settings.
 
-    The small folders cut words into letters, so that each passage takes several windows; MiniLM gets passages joined, and
-    other questions.
+    The small folders cut words into letters, so that each passage takes several windows; MiniLM gets passages joined,
+    and other questions.
     """
     from fabir_tf.pipelines.datasets.sources import load_dataset
 
