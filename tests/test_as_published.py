@@ -12,7 +12,7 @@ from tiny import SMALL_DATA
 
 import fabir_tf
 from fabir_tf.configuration import ConfigError
-from fabir_tf.layers import IndependentDecoder, SpanDecoder
+from fabir_tf.layers import BERT_HEADS, IndependentDecoder, SpanDecoder
 from fabir_tf.models import MODELS, config_class, published_settings, training_settings
 from fabir_tf.models.joined_weights import variance
 from fabir_tf.models.parameters import count_trainable
@@ -291,12 +291,34 @@ def configurations(name, **given):
     return config_class(name)(**model | given), TrainingConfig(**training_settings(name, training))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_every_field_is_the_papers(name):
-    model, training = configurations(name)
+# The variants of Bologna and the rows of Cheung's table 3, by what differs.
+VARIANTS = [
+    *((name, {}, {}) for name in PUBLISHED),
+    *(("bidaf-bologna", {"variant": variant}, {"word_dim": 100 if variant < 2 else 50}) for variant in range(4)),
+    ("bidaf-cheung", {"word_vectors": "elmo"}, {"batch_size": 32}),
+    (
+        "bidaf-cheung",
+        {"word_vectors": "bert"},
+        {
+            "batch_size": 16,
+            "learning_rate": 3e-5,
+            "tune_word_model": True,
+            "max_passage": 320,
+            "max_question": 40,
+        },
+    ),
+    *(("bert-span", {"head": head}, {}) for head in BERT_HEADS),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "differs"), VARIANTS)
+def test_every_field_is_the_papers(name, given, differs):
+    model, training = configurations(name, **given)
     sizes = {field for field, value in type(model).__dataclass_fields__.items() if value.metadata.get("derived")}
     found = {field: value for field, value in (model.to_dict() | training.to_dict()).items() if field not in sizes}
-    assert found == {field: value for field, value in OURS.items() if field in found} | PUBLISHED[name]
+    assert (
+        found == {field: value for field, value in OURS.items() if field in found} | PUBLISHED[name] | given | differs
+    )
 
 
 def test_every_model_was_published():
