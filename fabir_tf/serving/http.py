@@ -13,7 +13,6 @@ from typing import Any
 
 from h11 import LocalProtocolError
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -109,13 +108,6 @@ def make_app(service: Service, state: State, settings: HttpSettings) -> ASGIApp:
         *(Route(path, _asset(*asset), methods=["GET"]) for path, asset in PAGE.items()),
         *(Mount(path, _TensorFlowApi(service, settings)) for path in ("/v1", "/V1")),
     ]
-    middleware = []
-    if settings.cors_origins:
-        origins = list(settings.cors_origins)
-        headers = ["Authorization", "Content-Type"]
-        middleware.append(
-            Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers)
-        )
     handlers: Any = {
         404: _not_found,
         405: _wrong_method,
@@ -123,12 +115,21 @@ def make_app(service: Service, state: State, settings: HttpSettings) -> ASGIApp:
         ClientDisconnect: _left,
         Exception: _failed,
     }
-    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-    return _Door(app, service.metrics, settings)
+    app: ASGIApp = _Door(Starlette(routes=routes, exception_handlers=handlers), settings)
+    if settings.cors_origins:
+        # Before the door: a browser asks without a token whether a page may ask, and lets no page read a refusal that
+        # does not name it.
+        app = CORSMiddleware(
+            app,
+            list(settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    return _Frame(app, service.metrics, settings)
 
 
-class _Door:
-    """What every request passes: who asks, what goes wrong, the headers of each answer, counters and the log."""
+class _Frame:
+    """What is around every answer: its headers, the counters and the log."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, settings: HttpSettings):
         self._app = app
@@ -161,7 +162,7 @@ class _Door:
             await send(message)
 
         try:
-            await self._answer(scope, receive_on, send_on)
+            await self._app(scope, receive_on, send_on)
         except LocalProtocolError:
             # The body was no HTTP, and the connection has said so before the request was refused for another reason.
             pass
@@ -174,7 +175,18 @@ class _Door:
                 path = scope["path"].encode("unicode_escape").decode()[:200]
                 self._settings.log(f"{client} {scope['method']} {path} {status} {1000 * seconds:.1f} ms")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+
+class _Door:
+    """Who may ask."""
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings):
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         if not self._is_addressed(scope):
             message = (
                 "the request is addressed to another host: expected localhost or an address; if the name is this "
