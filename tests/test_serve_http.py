@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 from serve_backends import load_upper
 
+from fabir_tf.pipelines.documents.collection import Collection
+from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.serving.batching import BatchingSettings
 from fabir_tf.serving.http import HttpSettings, State, make_app
 from fabir_tf.serving.metrics import Metrics
@@ -123,3 +125,26 @@ def test_another_page_may_read_why_it_is_refused(headers, parts, status):
     assert found.error
     found = asked(app, "POST", "/v1/answer", *parts, Origin="https://example.com", **headers)
     assert (found.status, found.headers.get("access-control-allow-origin")) == (status, None)
+
+
+# === Limits ===
+
+
+@pytest.mark.slow
+def test_limits_hold_for_what_the_client_sends_not_for_the_servers_own_paragraphs():
+    texts = (
+        "The mill is old.",
+        "Who built the mill? Anna.",
+        LONG,
+        "The mill has half a \udce9 pair.",
+        "A mill, a lake.",
+    )
+    index = Collection([Document(f"{number}.txt", text) for number, text in enumerate(texts)])
+    limits = Limits(rows=1, question_characters=30, passage_characters=20)
+    found = answered(limits, {"question": "Who built the mill?", "n_best": 5}, "/v1/search", index)
+    assert found.status == 200, found
+    assert len(json.loads(found.content)["n_best"]) == 5
+    found = answered(limits, {"question": "Who built the mill by the lake?"}, "/v1/search", index)
+    assert (found.status, found.error) == (400, "question: found 31 characters, expected at most 30")
+    found = answered(limits, {"question": "Who?", "passage": LONG})
+    assert (found.status, found.error[:14]) == (400, "passage: found")
