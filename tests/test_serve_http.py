@@ -148,3 +148,26 @@ def test_limits_hold_for_what_the_client_sends_not_for_the_servers_own_paragraph
     assert (found.status, found.error) == (400, "question: found 31 characters, expected at most 30")
     found = answered(limits, {"question": "Who?", "passage": LONG})
     assert (found.status, found.error[:14]) == (400, "passage: found")
+
+
+# === What is no Unicode ===
+
+
+@pytest.mark.slow
+def test_a_source_that_is_no_unicode_is_escaped():
+    index = Collection([Document("caf\udce9.md", "The mill is by the *lac d'\u00e9t\u00e9*.")])
+    found = answered(Limits(), {"question": "Where is the mill?"}, "/v1/search", index)
+    assert found.status == 200, found
+    assert b'"caf\\udce9.md"' in found.content
+    answer = json.loads(found.content.decode("utf-8"))
+    assert answer["source"] == "caf\udce9.md"
+    assert "\u00e9t\u00e9" in answer["sentence"]
+
+
+def test_a_row_that_quotes_half_a_surrogate_pair():
+    row = {"question": "Who?", "passage": "Ada.", "model": "\ud800"}
+    found = asked(application()[0], "POST", "/v1/answer", json.dumps([row]).encode())
+    assert (found.status, json.loads(found.content)) == (
+        200,
+        [{"error": "Servable not found for request: Latest(\ud800)"}],
+    )

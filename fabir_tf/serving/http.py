@@ -251,7 +251,8 @@ def _own(service: Service, settings: HttpSettings, call: OwnCall):
             raise RequestError(
                 "RESOURCE_EXHAUSTED", "too many questions wait for an answer: ask again in a moment"
             ) from None
-        content = json.dumps(found, ensure_ascii=False).encode()
+        # Half of a surrogate pair, as in the name of a file that is not UTF-8, becomes the escape that JSON has for it.
+        content = json.dumps(found, ensure_ascii=False).encode("utf-8", "backslashreplace")
         return Response(content, media_type=JSON, headers={"Cache-Control": "no-store"})
 
     return endpoint
