@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import gzip
 import json
+import zlib
 from typing import Any, NamedTuple
 
 import pytest
@@ -148,6 +150,38 @@ def test_limits_hold_for_what_the_client_sends_not_for_the_servers_own_paragraph
     assert (found.status, found.error) == (400, "question: found 31 characters, expected at most 30")
     found = answered(limits, {"question": "Who?", "passage": LONG})
     assert (found.status, found.error[:14]) == (400, "passage: found")
+
+
+# === Gzip ===
+
+
+def post(*parts: bytes) -> Found:
+    return asked(application()[0], "POST", "/v1/answer", *parts, Content_Encoding="gzip")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (gzip.compress(b"5") + b"x",),
+        (gzip.compress(b"5"), b"", b"x"),
+        (gzip.compress(b"5"), gzip.compress(b"5")),
+    ],
+)
+def test_nothing_may_follow_the_gzip_of_a_body(parts):
+    found = post(*parts)
+    assert (found.status, "behind the end of its gzip" in found.error) == (400, True), found
+
+
+def test_bytes_count_before_they_are_decompressed_too():
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    # Blocks without content: all of them together decompress to nothing.
+    empty = [packer.flush(zlib.Z_FULL_FLUSH) or b"\0\0\0\xff\xff"] + [b"\0\0\0\xff\xff" * 1000] * 3
+    assert post(*empty).status == 413
+    # The end of a gzip is not the end of what may come.
+    assert post(gzip.compress(b"5"), *[b"x" * 1000] * 20).status == 400
+    assert post(gzip.compress(b"5")).error.startswith("found a number")
+    assert post(gzip.compress(b" " * LIMIT)).status == 400
+    assert post(gzip.compress(b" " * (LIMIT + 1))).status == 413
 
 
 # === What is no Unicode ===

@@ -275,23 +275,33 @@ async def _body(request: Request, limit: int, timeout: float) -> bytes:
 
 
 async def _read(request: Request, limit: int, is_gzip: bool) -> bytes:
-    parts, size = [], 0
+    parts, size, received = [], 0, 0
     inflate = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_gzip else None
     async for chunk in request.stream():
+        received += len(chunk)
         if inflate:
-            try:
-                # One byte more tells that it is too much; the rest of a bomb is never made.
-                chunk = inflate.decompress(chunk, limit - size + 1)
-            except zlib.error:
-                raise invalid("the body is not gzip, although Content-Encoding says so") from None
+            # One byte more tells that it is too much; the rest of a bomb is never made.
+            chunk = _inflated(inflate, chunk, limit - size + 1)
         size += len(chunk)
-        if size > limit:
+        # Bytes as they came count, too: gzip without end may stand for nothing.
+        if max(size, received) > limit:
             message = f"the body has more than {limit:,} bytes, which is the most that is read"
             raise RequestError("INVALID_ARGUMENT", message, 413)
         parts.append(chunk)
     if inflate and not inflate.eof:
         raise invalid("the body is gzip that ends too early")
     return b"".join(parts)
+
+
+def _inflated(inflate: Any, chunk: bytes, most: int) -> bytes:
+    try:
+        content = inflate.decompress(chunk, most)
+    except zlib.error:
+        raise invalid("the body is not gzip, although Content-Encoding says so") from None
+    # zlib would collect it.
+    if inflate.unused_data:
+        raise invalid("the body goes on behind the end of its gzip, expected one gzip and nothing else")
+    return content
 
 
 async def _health(_: Request) -> Response:
