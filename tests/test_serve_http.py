@@ -205,3 +205,18 @@ def test_a_row_that_quotes_half_a_surrogate_pair():
         200,
         [{"error": "Servable not found for request: Latest(\ud800)"}],
     )
+
+
+# === Addresses ===
+
+
+@pytest.mark.parametrize("version", ["9" * 5000, "9" * 19, str(2**63), "0" * 5000 + "9" * 5000])
+def test_a_version_that_no_number_holds(version):
+    for method, end in (("GET", ""), ("GET", "/metadata"), ("POST", ":predict")):
+        found = asked(application()[0], method, f"/v1/models/m/versions/{version}{end}")
+        assert (found.status, found.error) == (400, f"Failed to convert version: {version} to numeric.")
+
+
+def test_a_version_with_zeros_in_front():
+    found = asked(application()[0], "GET", f"/v1/models/m/versions/{'0' * 5000}7")
+    assert (found.status, found.error) == (404, "Could not find version 7 of model m")
