@@ -701,8 +701,16 @@ def _ends_in_order(server, right):
         (("--model_config_file=nowhere",), "nowhere"),
         (("--model=fabir-base", "--index=nowhere"), "nowhere"),
         (("--model=fabir-base", "--batching_parameters_file=nowhere"), "nowhere"),
-        (("--model=fabir-base", "--token_file=nowhere"), "nowhere"),
+        (("--model=fabir-base", "--token_file=nowhere"), "--token_file=nowhere: cannot be read (No such file"),
+        (
+            ("--model=fabir-base", "--token_file=."),
+            "--token_file=.: cannot be read (Is a directory), expected one token",
+        ),
         (("--model=fabir-base", "--host=nowhere.invalid"), "--host=nowhere.invalid"),
+        *(
+            (("--model=fabir-base", f"--host={host}"), f"--host={host}: found no name of a host, expected an address")
+            for host in ("a..b", ".", ".example.org", "x" * 64, f"{'x' * 64}.example.org")
+        ),
     ],
 )
 def test_mistakes(commands, arguments, message):
