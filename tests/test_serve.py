@@ -717,6 +717,25 @@ def test_mistakes(commands, arguments, message):
     assert message in commands("serve", *arguments).error
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"open-sesam\xe9\n", "bytes that are not ASCII"),
+        ("open-sesam\u00e9".encode(), "bytes that are not ASCII"),
+        ("open-sesame".encode("utf-16"), "bytes that are not ASCII"),
+        ("open-sesame".encode("utf-16-le"), "spaces, or signs that cannot be printed"),
+        (b"open sesame", "spaces, or signs that cannot be printed"),
+        (b" \n", "nothing"),
+    ],
+)
+def test_a_file_without_a_token(commands, tmp_path, content, found):
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    error = commands("serve", "--model=fabir-base", f"--token_file={path}").error
+    expected = "expected one token of ASCII letters, digits and signs without spaces"
+    assert error == f"--token_file={path}: found {found}, {expected}"
+
+
 def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
     import tensorflow as tf
 
