@@ -751,6 +751,19 @@ def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
     assert found == (200, {"predictions": ["open sesame"]})
 
 
+def test_a_model_that_dies_while_it_is_loaded_ends_the_start(tmp_path):
+    # The module of a user's reader that ends the process which loads it, and not the server's own.
+    text = "import multiprocessing, os\nif multiprocessing.parent_process():\n    os._exit(3)\n"
+    (tmp_path / "dying_module.py").write_text(text)
+    flags = ("--model=fabir-base", "--import=dying_module", "--rest_api_port=0", "--grpc_port=-1")
+    command = [sys.executable, "-m", "fabir_tf.commands.serve", *flags]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "CUDA_VISIBLE_DEVICES": ""}
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    sentence = "model fabir-base version 1 cannot be loaded: its process ended with status 3 while it was loading"
+    lines = [*(f"{sentence}; it is tried again in {pause} s" for pause in (2, 4)), f"error: {sentence}, 3 times"]
+    assert (found.returncode, found.stderr.splitlines()) == (2, lines)
+
+
 def test_a_taken_port(commands):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

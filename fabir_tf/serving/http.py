@@ -85,7 +85,7 @@ class State:
         """One sentence, or "" if the server is ready."""
         if self.is_draining:
             return "the server is about to end"
-        return "" if self._service.models.is_ready() else "a model is loading"
+        return self._service.models.why_not_ready()
 
 
 def make_app(service: Service, state: State, settings: HttpSettings) -> ASGIApp:
