@@ -1,12 +1,14 @@
 """Versions of models in processes of their own: which answers, what happens when one appears, fails or ends."""
 
 import asyncio
+import contextlib
 import functools
 import multiprocessing
 import os
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -409,6 +411,56 @@ def test_a_version_that_cannot_be_loaded_again_gives_way_to_a_new_one(tmp_path):
 
 
 # === What the watcher cannot look at, or start ===
+
+
+@contextlib.contextmanager
+def closed(folder):
+    """A folder that this process may not enter, not even as the superuser."""
+    folder.chmod(0)
+    user = os.geteuid()
+    if not user:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o755)
+
+
+def test_a_folder_that_may_not_be_entered_ends_no_watching():
+    log = []
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        base.chmod(0o755)
+        write(base, 1, "one")
+
+        async def scenario(models):
+            (base / "3").mkdir()
+            with closed(base / "3"):
+                await until(lambda: logs(log, f"{base / '3'}: cannot be looked at (Permission denied)"))
+                assert numbers(models, "m") == [1]
+            write(base, 2, "two")
+            await until(lambda: numbers(models, "m") == [2])
+
+        served([folder_model(base)], scenario, log)
+    # Once, not with every look.
+    assert len(logs(log, "cannot be looked at")) == 1
+
+
+def test_a_base_path_that_may_not_be_entered_is_told_and_ends_no_watching(tmp_path):
+    log = []
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        write(base, 1, "one")
+
+        async def scenario(models):
+            with closed(base):
+                await until(lambda: logs(log, f"{base}: cannot be looked at (Permission denied)"))
+                assert numbers(models, "m") == [1]
+            write(base, 2, "two")
+            await until(lambda: numbers(models, "m") == [2])
+
+        served([folder_model(base)], scenario, log)
 
 
 def test_a_process_that_cannot_be_started_ends_no_watching(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -381,15 +382,30 @@ class Models:
             assert settings.load
             return {READER_VERSION: settings.load}
         assert settings.load_version
-        try:
-            folders = {int(path.name): path for path in settings.base_path.iterdir() if path.name.isdecimal()}
-        except OSError:
-            folders = {}
-        folders = {number: path for number, path in folders.items() if (path / "saved_model.pb").is_file()}
+        folders = self._folders(settings.name, settings.base_path)
         return {
             number: functools.partial(settings.load_version, str(folders[number]))
             for number in settings.policy.chosen(folders)
         }
+
+    def _folders(self, name: str, base: Path) -> dict[int, Path]:
+        """The folders of a model's versions; what cannot be looked at is told once, and left out."""
+        faults, found = [], {}
+        try:
+            folders = {int(path.name): path for path in base.iterdir() if path.name.isdecimal()}
+        except OSError as error:
+            folders = {}
+            # It may be missing for a moment.
+            if not isinstance(error, FileNotFoundError):
+                faults.append(f"{base}: cannot be looked at ({error.strerror})")
+        for number, path in folders.items():
+            try:
+                if _holds_model(path):
+                    found[number] = path
+            except OSError as error:
+                faults.append(f"{path}: cannot be looked at ({error.strerror})")
+        self._tell_fault(name, "folders", "; ".join(faults))
+        return found
 
     def _tell_fault(self, name: str, where: str, fault: str) -> None:
         """Logs what is wrong with a model, or nothing if the same was wrong the last time."""
@@ -444,6 +460,18 @@ class Models:
     async def _unload(self, name: str, number: int) -> None:
         await self._versions[name][number].unload()
         self.log(f"model {name} version {number} is unloaded")
+
+
+def _holds_model(folder: Path) -> bool:
+    """Whether a folder is one of a SavedModel.
+
+    Raises:
+        OSError: nobody can tell; `Path.is_file` would raise it in some versions of Python, and hide it in others.
+    """
+    try:
+        return stat.S_ISREG((folder / "saved_model.pb").stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _error_at_start(version: Version) -> RequestError:
