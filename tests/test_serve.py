@@ -701,12 +701,39 @@ def _ends_in_order(server, right):
         (("--model_config_file=nowhere",), "nowhere"),
         (("--model=fabir-base", "--index=nowhere"), "nowhere"),
         (("--model=fabir-base", "--batching_parameters_file=nowhere"), "nowhere"),
-        (("--model=fabir-base", "--token_file=nowhere"), "nowhere"),
+        (("--model=fabir-base", "--token_file=nowhere"), "--token_file=nowhere: cannot be read (No such file"),
+        (
+            ("--model=fabir-base", "--token_file=."),
+            "--token_file=.: cannot be read (Is a directory), expected one token",
+        ),
         (("--model=fabir-base", "--host=nowhere.invalid"), "--host=nowhere.invalid"),
+        *(
+            (("--model=fabir-base", f"--host={host}"), f"--host={host}: found no name of a host, expected an address")
+            for host in ("a..b", ".", ".example.org", "x" * 64, f"{'x' * 64}.example.org")
+        ),
     ],
 )
 def test_mistakes(commands, arguments, message):
     assert message in commands("serve", *arguments).error
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"open-sesam\xe9\n", "bytes that are not ASCII"),
+        ("open-sesam\u00e9".encode(), "bytes that are not ASCII"),
+        ("open-sesame".encode("utf-16"), "bytes that are not ASCII"),
+        ("open-sesame".encode("utf-16-le"), "spaces, or signs that cannot be printed"),
+        (b"open sesame", "spaces, or signs that cannot be printed"),
+        (b" \n", "nothing"),
+    ],
+)
+def test_a_file_without_a_token(commands, tmp_path, content, found):
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    error = commands("serve", "--model=fabir-base", f"--token_file={path}").error
+    expected = "expected one token of ASCII letters, digits and signs without spaces"
+    assert error == f"--token_file={path}: found {found}, {expected}"
 
 
 def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
@@ -722,6 +749,19 @@ def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
     with serving(f"--model_base_path={tmp_path / 'files'}", "--trust_model") as server:
         found = server.ask("/v1/models/files:predict", {"instances": [str(tmp_path / "text")]})
     assert found == (200, {"predictions": ["open sesame"]})
+
+
+def test_a_model_that_dies_while_it_is_loaded_ends_the_start(tmp_path):
+    # The module of a user's reader that ends the process which loads it, and not the server's own.
+    text = "import multiprocessing, os\nif multiprocessing.parent_process():\n    os._exit(3)\n"
+    (tmp_path / "dying_module.py").write_text(text)
+    flags = ("--model=fabir-base", "--import=dying_module", "--rest_api_port=0", "--grpc_port=-1")
+    command = [sys.executable, "-m", "fabir_tf.commands.serve", *flags]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "CUDA_VISIBLE_DEVICES": ""}
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    sentence = "model fabir-base version 1 cannot be loaded: its process ended with status 3 while it was loading"
+    lines = [*(f"{sentence}; it is tried again in {pause} s" for pause in (2, 4)), f"error: {sentence}, 3 times"]
+    assert (found.returncode, found.stderr.splitlines()) == (2, lines)
 
 
 def test_a_taken_port(commands):

@@ -256,11 +256,24 @@ def _allowed_hosts(values: flags.FlagValues, token: str) -> tuple[str, ...] | No
 def _token(path: str | None) -> str:
     if path is None:
         return ""
-    with named_errors(path):
-        token = Path(path).read_text(encoding="utf-8").strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise UserError(f"--token_file={path}: expected one token of ASCII letters, digits and signs without spaces")
+    expected = "expected one token of ASCII letters, digits and signs without spaces"
+    try:
+        token = Path(path).read_bytes().decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise UserError(f"--token_file={path}: cannot be read ({error.strerror}), {expected}") from None
+    found = _fault_of_token(token)
+    if found:
+        raise UserError(f"--token_file={path}: found {found}, {expected}")
     return token
+
+
+def _fault_of_token(token: str) -> str:
+    """What is wrong with it, without a part of it; "" if nothing is."""
+    if not token:
+        return "nothing"
+    if not token.isascii():
+        return "bytes that are not ASCII"
+    return "" if token.isprintable() and " " not in token else "spaces, or signs that cannot be printed"
 
 
 def run() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from h11 import LocalProtocolError
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -86,7 +85,7 @@ class State:
         """One sentence, or "" if the server is ready."""
         if self.is_draining:
             return "the server is about to end"
-        return "" if self._service.models.is_ready() else "a model is loading"
+        return self._service.models.why_not_ready()
 
 
 def make_app(service: Service, state: State, settings: HttpSettings) -> ASGIApp:
@@ -109,13 +108,6 @@ def make_app(service: Service, state: State, settings: HttpSettings) -> ASGIApp:
         *(Route(path, _asset(*asset), methods=["GET"]) for path, asset in PAGE.items()),
         *(Mount(path, _TensorFlowApi(service, settings)) for path in ("/v1", "/V1")),
     ]
-    middleware = []
-    if settings.cors_origins:
-        origins = list(settings.cors_origins)
-        headers = ["Authorization", "Content-Type"]
-        middleware.append(
-            Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers)
-        )
     handlers: Any = {
         404: _not_found,
         405: _wrong_method,
@@ -123,12 +115,21 @@ def make_app(service: Service, state: State, settings: HttpSettings) -> ASGIApp:
         ClientDisconnect: _left,
         Exception: _failed,
     }
-    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-    return _Door(app, service.metrics, settings)
+    app: ASGIApp = _Door(Starlette(routes=routes, exception_handlers=handlers), settings)
+    if settings.cors_origins:
+        # Before the door: a browser asks without a token whether a page may ask, and lets no page read a refusal that
+        # does not name it.
+        app = CORSMiddleware(
+            app,
+            list(settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    return _Frame(app, service.metrics, settings)
 
 
-class _Door:
-    """What every request passes: who asks, what goes wrong, the headers of each answer, counters and the log."""
+class _Frame:
+    """What is around every answer: its headers, the counters and the log."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, settings: HttpSettings):
         self._app = app
@@ -161,7 +162,7 @@ class _Door:
             await send(message)
 
         try:
-            await self._answer(scope, receive_on, send_on)
+            await self._app(scope, receive_on, send_on)
         except LocalProtocolError:
             # The body was no HTTP, and the connection has said so before the request was refused for another reason.
             pass
@@ -174,7 +175,18 @@ class _Door:
                 path = scope["path"].encode("unicode_escape").decode()[:200]
                 self._settings.log(f"{client} {scope['method']} {path} {status} {1000 * seconds:.1f} ms")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+
+class _Door:
+    """Who may ask."""
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings):
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         if not self._is_addressed(scope):
             message = (
                 "the request is addressed to another host: expected localhost or an address; if the name is this "
@@ -239,7 +251,8 @@ def _own(service: Service, settings: HttpSettings, call: OwnCall):
             raise RequestError(
                 "RESOURCE_EXHAUSTED", "too many questions wait for an answer: ask again in a moment"
             ) from None
-        content = json.dumps(found, ensure_ascii=False).encode()
+        # Half of a surrogate pair, as in the name of a file that is not UTF-8, becomes the escape that JSON has for it.
+        content = json.dumps(found, ensure_ascii=False).encode("utf-8", "backslashreplace")
         return Response(content, media_type=JSON, headers={"Cache-Control": "no-store"})
 
     return endpoint
@@ -262,23 +275,33 @@ async def _body(request: Request, limit: int, timeout: float) -> bytes:
 
 
 async def _read(request: Request, limit: int, is_gzip: bool) -> bytes:
-    parts, size = [], 0
+    parts, size, received = [], 0, 0
     inflate = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_gzip else None
     async for chunk in request.stream():
+        received += len(chunk)
         if inflate:
-            try:
-                # One byte more tells that it is too much; the rest of a bomb is never made.
-                chunk = inflate.decompress(chunk, limit - size + 1)
-            except zlib.error:
-                raise invalid("the body is not gzip, although Content-Encoding says so") from None
+            # One byte more tells that it is too much; the rest of a bomb is never made.
+            chunk = _inflated(inflate, chunk, limit - size + 1)
         size += len(chunk)
-        if size > limit:
+        # Bytes as they came count, too: gzip without end may stand for nothing.
+        if max(size, received) > limit:
             message = f"the body has more than {limit:,} bytes, which is the most that is read"
             raise RequestError("INVALID_ARGUMENT", message, 413)
         parts.append(chunk)
     if inflate and not inflate.eof:
         raise invalid("the body is gzip that ends too early")
     return b"".join(parts)
+
+
+def _inflated(inflate: Any, chunk: bytes, most: int) -> bytes:
+    try:
+        content = inflate.decompress(chunk, most)
+    except zlib.error:
+        raise invalid("the body is not gzip, although Content-Encoding says so") from None
+    # zlib would collect it.
+    if inflate.unused_data:
+        raise invalid("the body goes on behind the end of its gzip, expected one gzip and nothing else")
+    return content
 
 
 async def _health(_: Request) -> Response:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,13 @@ from fabir_tf.serving.work import Description, Work
 START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
 
 RESTART_PAUSE = 1.0
-"""Seconds before a version's process is started again; each further time twice as many, up to a minute."""
+"""Seconds before a version's process is started again; after each failure twice as many."""
+
+LONGEST_PAUSE = 60.0
+"""Seconds before a version's process is started again, after however many failures."""
+
+TRIES_AT_START = 3
+"""How often a version is loaded at the start if its process ends meanwhile, as where memory is short."""
 
 READER_VERSION = 1
 """The version of a reader that does not lie in a folder of versions."""
@@ -71,8 +78,8 @@ class Version:
         model: the model's name.
         number: of the version.
         state: one of TensorFlow Serving's.
-        error: why it could not be loaded, or None.
-        failures: how often it could not be loaded.
+        error: why it could not be loaded the last time, or None.
+        failures: how often it could not be loaded since it was available.
     """
 
     def __init__(self, model: str, number: int, load: Load, manager: "Models", failures: int = 0):
@@ -101,50 +108,106 @@ class Version:
         """The process that it runs in."""
         return self._process.pid if self._process else None
 
-    async def start(self) -> None:
-        """Loads it; afterwards it is available, or has an error."""
-        pause = RESTART_PAUSE
-        while self.state in (START, LOADING):
-            self.state = LOADING
-            again = asyncio.Event()
-            process = VersionProcess(
+    @property
+    def pause(self) -> float:
+        """Seconds until it is tried again."""
+        # No more doublings than are needed: a float does not hold a thousand.
+        return min(RESTART_PAUSE * 2.0 ** min(self.failures, 10), LONGEST_PAUSE)
+
+    async def start(self, tries: int = 1) -> None:
+        """Loads it; afterwards it is available, or has an error, unless it is unloaded meanwhile.
+
+        Args:
+            tries: how often, if its process ends while it is loading.
+        """
+        await self._load_once()
+        while self._has_failed() and self._has_ended() and self.failures < tries:
+            self._manager.tell_failure(self)
+            await asyncio.sleep(self.pause)
+            await self._load_once()
+        if self._has_failed():
+            self._next_try = time.monotonic() + self.pause
+            self.state = END
+
+    async def _restart(self) -> None:
+        """Loads it again, however often that fails: it was available."""
+        await asyncio.sleep(self.pause)
+        await self._load_once()
+        while self._has_failed():
+            self._manager.tell_failure(self)
+            await asyncio.sleep(self.pause)
+            await self._load_once()
+        if self.state == AVAILABLE:
+            self._manager.log(f"model {self.model} version {self.number} is available again")
+
+    def _has_failed(self) -> bool:
+        return self.state == LOADING and self.error is not None
+
+    def _has_ended(self) -> bool:
+        return self.error is not None and self.error.code == "UNAVAILABLE"
+
+    async def _load_once(self) -> None:
+        """Loads it; afterwards it is available, or still to be loaded and has an error."""
+        if self.state not in (START, LOADING):
+            return
+        self.state = LOADING
+        try:
+            process, description = await self._loaded()
+        except RequestError as error:
+            # If it is unloaded, its process has ended for that.
+            if self.state == LOADING:
+                self.error = error
+                self.failures += 1
+            return
+        if self.state == LOADING:
+            self._description = description
+            self._batcher = Batcher(process, self._manager.batching, self._watch)
+            self.error, self.failures = None, 0
+            self.state = AVAILABLE
+
+    async def _loaded(self) -> tuple[VersionProcess, Description]:
+        """A process that has loaded it.
+
+        Raises:
+            RequestError: it cannot be loaded; UNAVAILABLE if its process did not live so long.
+        """
+        try:
+            process = self._process = VersionProcess(
                 f"fabir-serve {self.model} {self.number}",
                 self._load,
                 self._manager.modules,
                 self._manager.batching.threads,
-                functools.partial(self._end_unexpectedly, again),
+                self._end_unexpectedly,
             )
-            self._process = process
-            try:
-                self._description = await process.ready()
-            except RequestError as error:
-                if self.state == LOADING and error.code == "UNAVAILABLE":
-                    # It was killed while it was loading.
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, 60.0)
-                    continue
-                self.error = error
-                self.failures += 1
-                self._next_try = time.monotonic() + min(2.0**self.failures, 60.0)
-                self.state = END
-                await process.stop()
-                return
-            if self.state == LOADING:
-                self._batcher = Batcher(process, self._manager.batching, self._watch)
-                self.state = AVAILABLE
+        except Exception as error:
+            # The system may have no more processes, files or threads to give; whatever it is, it is tried again.
+            message = f"its process cannot be started: {type(error).__name__}: {error}"
+            raise RequestError("UNAVAILABLE", message) from None
+        try:
+            description = await process.ready()
+        except RequestError as error:
+            if error.code == "UNAVAILABLE":
+                raise await self._end_while_loading(process) from None
+            await process.stop()
+            raise
+        if process.has_ended and self.state == LOADING:
+            # Right after it was loaded, before it counted as available.
+            raise await self._end_while_loading(process)
+        return process, description
+
+    async def _end_while_loading(self, process: VersionProcess) -> RequestError:
+        end = await process.end()
+        await process.stop()
+        return RequestError("UNAVAILABLE", f"its process ended with {end} while it was loading")
 
     def _watch(self, rows: int) -> None:
         self._manager.watch_queue(self.model, self.number, rows)
 
-    def _end_unexpectedly(self, again: asyncio.Event) -> None:
+    def _end_unexpectedly(self) -> None:
         if self.state == AVAILABLE:
             self._manager.log(f"the process of model {self.model} version {self.number} has ended; it is started again")
             self.state = LOADING
             self._manager.keep(asyncio.create_task(self._restart()))
-
-    async def _restart(self) -> None:
-        await asyncio.sleep(RESTART_PAUSE)
-        await self.start()
 
     def may_start_again(self) -> bool:
         """Whether it has ended, and it is time to try again if it could not be loaded: a copy may be finished now."""
@@ -209,6 +272,10 @@ class Models:
         self._poll_seconds = poll_seconds
         self._tasks: set[asyncio.Task] = set()
         self._watching: asyncio.Task | None = None
+        # The latest update of the versions of each model.
+        self._updates: dict[str, asyncio.Task] = {}
+        # What was wrong when each model's folders were last looked at, and when its versions were last updated.
+        self._faults: dict[tuple[str, str], str] = {}
 
     @property
     def names(self) -> list[str]:
@@ -227,19 +294,20 @@ class Models:
                     f"{settings.base_path}: found no version of model {name}, expected a folder with SavedModels in "
                     "folders named by numbers, such as fabir-export writes"
                 )
-        await asyncio.gather(*(self._update(name) for name in self._settings))
+        await asyncio.gather(*(self._update(name, TRIES_AT_START) for name in self._settings))
         for name, versions in self._versions.items():
             failed = [version for version in versions.values() if version.error]
-            if failed and failed[-1].error and not self.available(name):
-                raise failed[-1].error
+            if failed and not self.available(name):
+                raise _error_at_start(failed[-1])
             for version in failed:
-                self._tell_failure(version)
+                self.tell_failure(version)
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
         """Unloads every model, each when its requests are answered."""
-        if self._watching:
-            self._watching.cancel()
+        for task in (self._watching, *self._updates.values()):
+            if task:
+                task.cancel()
         versions = [version for part in self._versions.values() for version in part.values()]
         await asyncio.gather(*(version.unload() for version in versions))
         for task in self._tasks:
@@ -253,6 +321,24 @@ class Models:
     def is_ready(self) -> bool:
         """Whether every model has a version that answers."""
         return all(self.available(name) for name in self.names)
+
+    def why_not_ready(self) -> str:
+        """One sentence, or "" if every model has a version that answers."""
+        waiting = [name for name in self.names if not self.available(name)]
+        for name in waiting:
+            # What is loaded now tells more than a version that was given up.
+            versions = sorted(self.versions(name), key=lambda version: version.state != LOADING)
+            if versions and versions[0].error:
+                return f"model {name} cannot be loaded: {versions[0].error.message}"
+        return "a model is loading" if waiting else ""
+
+    def tell_failure(self, version: Version) -> None:
+        """Logs why a version could not be loaded, and when it is tried again."""
+        reason = version.error.message if version.error else ""
+        self.log(
+            f"model {version.model} version {version.number} cannot be loaded: {reason}; it is tried again in "
+            f"{version.pause:g} s"
+        )
 
     def versions(self, name: str) -> list[Version]:
         """The versions of a model, the highest first; none for an unknown one."""
@@ -296,24 +382,55 @@ class Models:
             assert settings.load
             return {READER_VERSION: settings.load}
         assert settings.load_version
-        try:
-            folders = {int(path.name): path for path in settings.base_path.iterdir() if path.name.isdecimal()}
-        except OSError:
-            folders = {}
-        folders = {number: path for number, path in folders.items() if (path / "saved_model.pb").is_file()}
+        folders = self._folders(settings.name, settings.base_path)
         return {
             number: functools.partial(settings.load_version, str(folders[number]))
             for number in settings.policy.chosen(folders)
         }
 
+    def _folders(self, name: str, base: Path) -> dict[int, Path]:
+        """The folders of a model's versions; what cannot be looked at is told once, and left out."""
+        faults, found = [], {}
+        try:
+            folders = {int(path.name): path for path in base.iterdir() if path.name.isdecimal()}
+        except OSError as error:
+            folders = {}
+            # It may be missing for a moment.
+            if not isinstance(error, FileNotFoundError):
+                faults.append(f"{base}: cannot be looked at ({error.strerror})")
+        for number, path in folders.items():
+            try:
+                if _holds_model(path):
+                    found[number] = path
+            except OSError as error:
+                faults.append(f"{path}: cannot be looked at ({error.strerror})")
+        self._tell_fault(name, "folders", "; ".join(faults))
+        return found
+
+    def _tell_fault(self, name: str, where: str, fault: str) -> None:
+        """Logs what is wrong with a model, or nothing if the same was wrong the last time."""
+        if fault and fault != self._faults.get((name, where)):
+            self.log(f"model {name}: {fault}")
+        self._faults[name, where] = fault
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._poll_seconds)
             for name, settings in self._settings.items():
-                if settings.base_path is not None:
-                    await self._update(name)
+                # Each by itself: a model that takes long to load keeps no other one from its versions.
+                if settings.base_path is not None and (name not in self._updates or self._updates[name].done()):
+                    self._updates[name] = asyncio.create_task(self._update_again(name))
 
-    async def _update(self, name: str) -> None:
+    async def _update_again(self, name: str) -> None:
+        fault = ""
+        try:
+            await self._update(name)
+        except Exception as error:
+            # Whatever it is, the next update may succeed.
+            fault = f"its versions cannot be updated: {type(error).__name__}: {error}"
+        self._tell_fault(name, "update", fault)
+
+    async def _update(self, name: str, tries: int = 1) -> None:
         """Loads new versions of a model, and unloads those that are no longer to be served."""
         versions = self._versions[name]
         # A folder that is empty for a moment, as when it is copied anew, ends no service.
@@ -326,25 +443,44 @@ class Models:
                 continue
             failures = versions[number].failures if number in versions else 0
             version = versions[number] = Version(name, number, load, self, failures)
-            await version.start()
-            if version.error:
-                # Once; and at the start, `start` decides whether it ends the server.
-                if not failures and self._watching:
-                    self._tell_failure(version)
-            else:
+            await version.start(tries)
+            if version.state == AVAILABLE:
                 self.log(f"model {name} version {number} is available after {time.monotonic() - begin:.1f} s")
+            elif version.error and self._watching:
+                # At the start, `start` decides whether it ends the server.
+                self.tell_failure(version)
         # Only when another one answers: a new version that cannot be loaded takes nobody's place.
-        available = [version.number for version in self.available(name)]
-        if not set(available) & set(found):
+        if not any(version.number in found for version in self.available(name)):
             return
-        for number in available:
-            if number not in found:
-                self.keep(asyncio.create_task(self._unload(name, number)))
-
-    def _tell_failure(self, version: Version) -> None:
-        reason = version.error.message if version.error else ""
-        self.log(f"model {version.model} version {version.number} cannot be loaded: {reason}")
+        for version in self.versions(name):
+            # Also one that is started again.
+            if version.number not in found and version.state in (LOADING, AVAILABLE):
+                self.keep(asyncio.create_task(self._unload(name, version.number)))
 
     async def _unload(self, name: str, number: int) -> None:
         await self._versions[name][number].unload()
         self.log(f"model {name} version {number} is unloaded")
+
+
+def _holds_model(folder: Path) -> bool:
+    """Whether a folder is one of a SavedModel.
+
+    Raises:
+        OSError: nobody can tell; `Path.is_file` would raise it in some versions of Python, and hide it in others.
+    """
+    try:
+        return stat.S_ISREG((folder / "saved_model.pb").stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _error_at_start(version: Version) -> RequestError:
+    """Why a server cannot start."""
+    error = version.error
+    assert error
+    if error.code == "INVALID_ARGUMENT":
+        # It names the file.
+        return error
+    times = f", {version.failures} times" if error.code == "UNAVAILABLE" else ""
+    message = f"model {version.model} version {version.number} cannot be loaded: {error.message}{times}"
+    return RequestError(error.code, message)

@@ -61,6 +61,7 @@ class VersionProcess:
         self._waiting: dict[int, asyncio.Future] = {}
         self._numbers = itertools.count(1)
         self._is_stopped = False
+        self._stopping = asyncio.Lock()
         # The pipe may be full, and the event loop must not wait for it.
         self._sending = ThreadPoolExecutor(1, "sending")
         self._waiting[0] = self._loop.create_future()
@@ -71,11 +72,16 @@ class VersionProcess:
         """The child's process id."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does no more work, because it was stopped or has ended by itself."""
+        return self._is_stopped
+
     async def ready(self) -> Description:
         """Waits until the backend is loaded and has been warmed up.
 
         Raises:
-            RequestError: it cannot be loaded.
+            RequestError: it cannot be loaded; UNAVAILABLE if the process has ended.
         """
         return (await asyncio.shield(self._waiting[0])).result
 
@@ -96,13 +102,24 @@ class VersionProcess:
     async def stop(self) -> None:
         """Ends the process, and waits until it has ended."""
         self._is_stopped = True
-        self._connection.close()
-        self._process.terminate()
-        await asyncio.to_thread(self._process.join, 10)
-        if self._process.is_alive():
-            self._process.kill()
-            await asyncio.to_thread(self._process.join)
-        self._sending.shutdown(wait=False)
+        # Two threads must not wait for the same process.
+        async with self._stopping:
+            self._connection.close()
+            self._process.terminate()
+            await asyncio.to_thread(self._process.join, 10)
+            if self._process.is_alive():
+                self._process.kill()
+                await asyncio.to_thread(self._process.join)
+            self._sending.shutdown(wait=False)
+
+    async def end(self) -> str:
+        """Waits until a process that has ended by itself is gone, and tells how it has ended."""
+        async with self._stopping:
+            await asyncio.to_thread(self._process.join, 10)
+        code = self._process.exitcode
+        if code is None:
+            return "no status"
+        return f"signal {-code}" if code < 0 else f"status {code}"
 
     def _send(self, message: bytes) -> None:
         # If the process has ended, the receiving thread has been told, too.
@@ -200,7 +217,7 @@ def _loaded(load: Load, modules: Sequence[str]) -> tuple[Any, RequestError | Non
         return None, RequestError("INVALID_ARGUMENT", str(error))
     except Exception as error:
         traceback.print_exc()
-        return None, RequestError("INTERNAL", f"the model cannot be loaded: {type(error).__name__}: {error}")
+        return None, RequestError("INTERNAL", f"{type(error).__name__}: {error}")
 
 
 def _done(backend: Any, work: Work) -> tuple[Any, RequestError | None]:

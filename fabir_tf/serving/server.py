@@ -265,6 +265,9 @@ def _listening(host: str, port: int, flag: str) -> socket.socket:
         (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise UserError(f"--host={host}: {error.strerror}, expected an address of this machine") from None
+    except UnicodeError:
+        # Python encodes a name before the system looks for it: an empty part, a long one, or half a surrogate pair.
+        raise UserError(f"--host={host}: found no name of a host, expected an address of this machine") from None
     # With its protocol, by which asyncio knows that it may turn Nagle's algorithm off: answers would wait for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -132,14 +132,17 @@ class Service:
         """
         if len(asked) > self.limits.rows:
             raise invalid(f"found {len(asked):,} questions, expected at most {self.limits.rows:,} in one request")
+        faults = [self._fault(one) for one in asked]
+        sound = [one for one, fault in zip(asked, faults, strict=True) if not fault]
+        answers = iter(await self.answer_unlimited(sound, deadline))
+        return [fault or next(answers) for fault in faults]
+
+    async def answer_unlimited(self, asked: Sequence[Asked], deadline: float) -> list[Answer | RequestError]:
+        """As `answer`, without the limits of a request, which hold for what a client sends only."""
         found: dict[int, Answer | RequestError] = {}
         groups: dict[tuple[str | None, int, float | str | None], list[int]] = defaultdict(list)
         for number, one in enumerate(asked):
-            try:
-                self._validate_texts(question=one.question, passage=one.passage)
-                groups[one.model, one.n_best, one.threshold].append(number)
-            except RequestError as error:
-                found[number] = error
+            groups[one.model, one.n_best, one.threshold].append(number)
         for (model, n_best, threshold), numbers in groups.items():
             rows = [asked[number] for number in numbers]
             try:
@@ -206,6 +209,13 @@ class Service:
             self.metrics.count_batch(version.model, timing)
         return [answer for answers, _ in parts for answer in answers]
 
+    def _fault(self, asked: Asked) -> RequestError | None:
+        try:
+            self._validate_texts(question=asked.question, passage=asked.passage)
+        except RequestError as error:
+            return error
+        return None
+
     def _validate_texts(self, **texts: str) -> None:
         for name, text in texts.items():
             limit = getattr(self.limits, f"{name}_characters")
@@ -254,8 +264,9 @@ class _Waiting:
         ]
         if not rows:
             return []
+        # The paragraphs are the server's own.
         left = max(self._deadline - time.monotonic(), 0.0)
-        waiting = asyncio.run_coroutine_threadsafe(self._service.answer(rows, self._deadline), self._loop)
+        waiting = asyncio.run_coroutine_threadsafe(self._service.answer_unlimited(rows, self._deadline), self._loop)
         answers: list[Answer] = []
         for answer in waiting.result(left + 5.0):
             if isinstance(answer, RequestError):

@@ -51,16 +51,22 @@ def parse_call(http_method: str, path: str) -> Call:
     malformed = invalid(f"Malformed request: {http_method} {path}")
     if not found:
         raise malformed
-    version = found["version"]
-    if version and int(version) > LARGEST_VERSION:
-        raise invalid(f"Failed to convert version: {version} to numeric.")
+    version = _version_number(found["version"]) if found["version"] else None
     name, label = (unquote(found[key] or "") for key in ("name", "label"))
     method = found["method"] or "status"
     if http_method == "POST" and not method.islower():
         raise malformed
     # The address may be written in capitals; what it ends in may not.
     method = method if method.islower() else "status"
-    return Call(method, name, int(version) if version else None, label or None)
+    return Call(method, name, version, label or None)
+
+
+def _version_number(digits: str) -> int:
+    # Python refuses to read thousands of digits.
+    value = digits.lstrip("0") or "0"
+    if len(value) > len(str(LARGEST_VERSION)) or int(value) > LARGEST_VERSION:
+        raise invalid(f"Failed to convert version: {digits} to numeric.")
+    return int(value)
 
 
 async def answer_call(service: Service, call: Call, body: bytes, deadline: float) -> bytes | dict[str, Any]:
