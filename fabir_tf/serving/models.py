@@ -329,7 +329,8 @@ class Models:
             # What is loaded now tells more than a version that was given up.
             versions = sorted(self.versions(name), key=lambda version: version.state != LOADING)
             if versions and versions[0].error:
-                return f"model {name} cannot be loaded: {versions[0].error.message}"
+                # The reason may name a path, and who asks shows no token.
+                return f"model {name} cannot be loaded: the log of the server tells why"
         return "a model is loading" if waiting else ""
 
     def tell_failure(self, version: Version) -> None:
