@@ -167,7 +167,7 @@ def test_a_damaged_version_takes_nobodys_place(tmp_path):
         write(tmp_path, 2, "damaged")
         await until(lambda: any(one.error for one in models.versions("m")))
         assert await answer(models, "m", "a") == "one A"
-        assert models.is_ready()
+        assert models.why_not_ready() == ""
         error = models.versions("m")[0].error
         assert (error.code, "found a damaged model" in error.message) == ("INVALID_ARGUMENT", True)
         # The copy is finished later.
@@ -227,13 +227,13 @@ def test_a_process_that_ends_is_started_again():
         with pytest.raises(RequestError) as error:
             await version.run(texts("exit"), time.monotonic() + 20)
         assert error.value.code == "UNAVAILABLE"
-        assert not models.is_ready()
+        assert models.why_not_ready()
         with pytest.raises(RequestError, match="is loading"):
             models.find("m")
         await until(models.is_ready)
         assert await answer(models, "m", "a") == "v A"
         os.kill(models.find("m").pid, signal.SIGKILL)
-        await until(lambda: not models.is_ready())
+        await until(models.why_not_ready)
         await until(models.is_ready)
         assert await answer(models, None, "b") == "v B"
 

@@ -318,10 +318,6 @@ class Models:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def is_ready(self) -> bool:
-        """Whether every model has a version that answers."""
-        return all(self.available(name) for name in self.names)
-
     def why_not_ready(self) -> str:
         """One sentence, or "" if every model has a version that answers."""
         waiting = [name for name in self.names if not self.available(name)]
