@@ -224,7 +224,8 @@ def test_the_run_says_what_it_does(finished):
     row = finished.history["epochs"][3]
     assert "before training:  EM " in text
     scores = (
-        f"EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}  loss {row['loss']:.4f}  held out {row['held_out_loss']:.4f}"
+        f"EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}  loss {row['loss']:.4f}  "
+        f"held out {row['held_out_loss']:.4f}, accuracy {row['accuracy']:.3f}"
     )
     assert f"epoch 3/3:  {scores}  " in text
 
