@@ -155,7 +155,9 @@ def _from_folder(folder: Path, name: str | os.PathLike, wanted: Callable[[str], 
     if not sources and not closed:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
     for error in closed:
-        yield 0, partial(_refuse, error)
+        # Of several processes that read a part each, one tells it.
+        if wanted(Path(error.filename).relative_to(folder).as_posix()):
+            yield 0, partial(_refuse, error)
     for place, source in enumerate(sources):
         if wanted(source):
             yield place, partial(_read, folder / source, source)

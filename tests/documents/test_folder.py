@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fabir_tf.pipelines.documents.documents import Document
-from fabir_tf.pipelines.documents.folder import decode_text, read_documents
+from fabir_tf.pipelines.documents.folder import decode_text, read_documents, read_part
+from fabir_tf.pipelines.documents.sharded_index import Shards
 from fabir_tf.pipelines.errors import UserError
 
 
@@ -84,6 +85,11 @@ def test_a_folder_that_may_not_be_entered_is_told(folder, monkeypatch, name):
     assert sentences == [told]
     with pytest.raises(UserError, match=r"the folder cannot be read \(Permission denied\)"):
         list(read_documents(folder))
+    # Of the processes that make an index of several files, one tells it.
+    shards, parts = Shards(folder / "index", 4), []
+    for number in range(4):
+        list(read_part(folder, parts.append, shards.holds(number)))
+    assert parts == [told]
 
 
 def test_a_folder_without_documents_and_a_missing_path(tmp_path):
