@@ -11,6 +11,7 @@ from fabir_tf.models.weights import weights_of
 from fabir_tf.reading.pretrained import pretrained_folder
 
 NAME = "fabir-minilm"
+# Not the package's own table: what is wrong in it would be written and read in the same way.
 _MAPS = {
     "attention.self.query": "attention/query",
     "attention.self.key": "attention/key",

@@ -44,6 +44,9 @@ OURS = {
     "jit_compile": False,
     "distribution": "none",
     "logical_devices": None,
+    "wrong_passages": 0.0,
+    "shared_norm": 0.0,
+    "set_aside": False,
     "null_head": False,
     "adadelta_rho": 0.95,
 }
@@ -122,9 +125,6 @@ FABIR = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
-    "wrong_passages": 0.0,
-    "shared_norm": 0.0,
-    "set_aside": False,
 }
 BIDAF = {
     "word_dim": 100,
@@ -156,9 +156,6 @@ BIDAF = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
-    "wrong_passages": 0.0,
-    "shared_norm": 0.0,
-    "set_aside": False,
 }
 PORWAL = {
     "word_dim": 400,
@@ -180,9 +177,6 @@ PORWAL = {
     "min_character_count": 50,
     "random_vectors": True,
     "limit_evaluation": True,
-    "wrong_passages": 0.0,
-    "shared_norm": 0.0,
-    "set_aside": False,
 }
 BOLOGNA = {
     "word_dim": 50,
@@ -207,9 +201,6 @@ BOLOGNA = {
     "min_character_count": 0,
     "random_vectors": False,
     "limit_evaluation": False,
-    "wrong_passages": 0.0,
-    "shared_norm": 0.0,
-    "set_aside": False,
 }
 # Table 3 and section 3.2.1; dropout and epochs are not in the report.
 CHEUNG = {
@@ -238,9 +229,6 @@ CHEUNG = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
-    "wrong_passages": 0.0,
-    "shared_norm": 0.0,
-    "set_aside": False,
 }
 # Section 3.2.2; epochs, schedule and dropout are those of BERT's own program, whose loss is half of ours.
 BERT = {
@@ -272,9 +260,6 @@ BERT = {
     "min_character_count": 50,
     "random_vectors": False,
     "limit_evaluation": False,
-    "wrong_passages": 0.0,
-    "shared_norm": 0.0,
-    "set_aside": False,
 }
 PUBLISHED = {
     "fabir": FABIR,

@@ -434,6 +434,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if start_from:
             raise UserError("--as_published begins with the paper's first weights, found --start_from, too")
         model, training = _with_published(name, model, training)
+    # What is given; the settings of the reader that it starts from are no contradiction.
     asked = model | training
     fixed_of_model, fixed_of_training = split_prepared(prepared, fixed, chosen)
     model |= fixed_of_model

@@ -432,9 +432,8 @@ class _Session:
         name = f"epoch {row['epoch']}/{self.training.epochs}" if row["epoch"] else "before training"
         parts = [f"EM {row['exact_match']:.2f}", f"F1 {row['f1']:.2f}"]
         parts += [f"loss {loss:.4f}"] if loss is not None else []
-        parts += (
-            [f"held out {held_out.loss:.4f}, accuracy {held_out.accuracy:.3f}"] if held_out.loss is not None else []
-        )
+        if held_out.loss is not None:
+            parts.append(f"held out {held_out.loss:.4f}, accuracy {held_out.accuracy:.3f}")
         parts += [f"{row['seconds']:.0f} s"] if loss is not None else []
         self.log(f"{name}:  {'  '.join(parts)}")
 
