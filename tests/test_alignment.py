@@ -211,6 +211,7 @@ def test_answers_longer_than_a_reader_may_predict():
     ledger = measure_coverage(data, [TOKENS], 2)
     written = ledger.to_json()
     assert (written["max_answer"], written["long_answers"]) == (2, 1)
+    assert len(written["long_answer_ids"]) == 1
     # The answer of three tokens stays kept; its first two reach P = 1, R = 2/3, F1 = 4/5.
     assert written["counts"] == {"kept": 3, "unanswerable": 0, "trimmed": 0, "snapped": 0, "dropped": 2}
     assert written["ceiling_exact_match"] == pytest.approx(100 * 2 / 5)

@@ -23,6 +23,7 @@ TEXTS = {
     "number.json": "3",
     "empty.json": "",
     "blank.json": " \n\n",
+    "one_line.json": '{"id": "Mill-0", "best_span_str": "Anna Keld"}\n',
     "no_questions.json": '{"data": []}',
     "no_context.json": '{"data": [{"title": "A", "paragraphs": [{"qas": []}]}]}',
     "no_answers.json": '{"data": [{"paragraphs": [{"context": "C", "qas": [{"id": "q", "question": "Q"}]}]}]}',
@@ -167,6 +168,8 @@ def test_flags(commands, files, command, arguments, parts):
         ),
         ("predict", "--run_dir=run --question= --passage=Anna", "--question is blank"),
         ("predict", ["--run_dir=run", "--question=Who?", "--passage= \t\n "], "--passage is blank"),
+        ("predict", "--run_dir=run --question=? --passage=Anna", "--question is blank"),
+        ("predict", "--run_dir=run --question=Who? --passage=...", "--passage is blank"),
     ],
 )
 def test_flags_that_belong_together(commands, files, command, arguments, parts):
@@ -343,6 +346,8 @@ def test_word_vectors(commands, files, tiny_run, tmp_path, arguments, parts):
         ("list.json", ["list.json", "found a list", "question id"]),
         ("numbers.json", ["numbers.json", "'Mill-0'", "the number 3", "text"]),
         ("train.json", ["train.json", "'version'"]),
+        # One line of other programs' answers has the official form.
+        ("one_line.json", ["one_line.json: found ids such as 'id', expected those of questions of train.json"]),
     ],
 )
 def test_predictions_files(commands, files, name, parts):

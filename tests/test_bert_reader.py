@@ -70,6 +70,26 @@ def test_a_question_over_the_budget_is_an_error(reader):
         reader.answer_batch([QUESTION, LONG_QUESTION], [LONG, LONG])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["predict", "search"])
+def test_a_question_over_the_budget_costs_no_other_its_answer(commands, folder, tmp_path, command):
+    (tmp_path / "page.txt").write_text(LONG)
+    questions = [QUESTION, "When was it opened?", LONG_QUESTION, "Who came?", QUESTION]
+    rows = [{"id": f"q{number}", "question": text, "passage": LONG} for number, text in enumerate(questions)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = [f"--run_dir={folder}", f"--input_file={tmp_path / 'rows.jsonl'}"]
+    if command == "search":
+        assert commands("index", f"--input={tmp_path / 'page.txt'}", f"--index={tmp_path / 'pages.index'}").status == 0
+        flags.append(f"--index={tmp_path / 'pages.index'}")
+    result = commands(command, *flags)
+    assert result.status == 0 and "1 of 5 questions could not be answered" in result.stderr, result
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["id"] for line in lines] == ["q0", "q1", "q2", "q3", "q4"]
+    assert ["error" in line for line in lines] == [False, False, True, False, False]
+    assert lines[2]["error"].startswith("found ") and "expected at most 64 (max_question)" in lines[2]["error"]
+    assert lines[0] | {"id": "q4"} == lines[4]
+
+
 def test_its_folder_reads_like_a_run(folder, reader):
     run = reader_directory(folder)
     assert run.read_config()["model"]["name"] == "bert-span"

@@ -228,18 +228,17 @@ def test_the_graph_says_the_same_and_tells_of_a_cut_question(reader, tmp_path):
     assert empty["answer"].numpy().tolist() == [b""]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tuned", [False, True])
-def test_it_goes_through_every_command(commands, tiny_run, tuned, tmp_path):
-    """The folder of the word model is needed for a new training alone."""
-    run, own = tmp_path / "run", write_bert(tmp_path / "own", "bert", head=False)
+@pytest.fixture
+def trained(request, commands, tiny_run, tmp_path):
+    """A run, whose word model is trained if `param` is true and gone since the first epoch; its flags."""
+    run, own, tuned = tmp_path / "run", write_bert(tmp_path / "own", "bert", head=False), request.param
     first = read_hugging_face(own).arrays
     flags = ("--model=bidaf-cheung", "--word_vectors=bert", f"--word_model={own}", f"--max_sequence={POSITIONS}")
     data = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--cache_dir=")
     prepared = commands("prepare", f"--output={tmp_path / 'prepared'}", *data, *flags)
     assert prepared.status == 0, prepared
-    settings = (f"--tune_word_model={str(tuned).lower()}", "--units=6", "--batch_size=5")
-    training = (f"--run_dir={run}", f"--prepared={tmp_path / 'prepared'}", *flags, *settings)
+    flags += (f"--tune_word_model={str(tuned).lower()}", "--units=6", "--batch_size=5")
+    training = (f"--run_dir={run}", f"--prepared={tmp_path / 'prepared'}", *flags)
     result = commands("train", *training, "--epochs=1")
     assert result.status == 0, result
     for path in own.iterdir():
@@ -249,6 +248,22 @@ def test_it_goes_through_every_command(commands, tiny_run, tuned, tmp_path):
     # Not of the best epoch, which may be the one before any training.
     found = np.load(run / "checkpoints" / "last.npz")
     assert all(np.array_equal(found[f"model/bert/{path}"], array) for path, array in first.items()) != tuned
+    return run, (*data, *flags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", [False], indirect=True)
+def test_a_new_training_starts_from_it(commands, trained, tmp_path):
+    """The folder of the word model is needed for a first training alone."""
+    run, flags = trained
+    again = commands("train", f"--run_dir={tmp_path / 'more'}", f"--start_from={run}", *flags, "--epochs=1")
+    assert again.status == 0, again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", [True], indirect=True)
+def test_it_goes_through_every_other_command(commands, tiny_run, trained, tmp_path):
+    run, _ = trained
     scores = commands("evaluate", f"--run_dir={run}", f"--dataset={tiny_run.dev}", "--cache_dir=")
     assert scores.status == 0 and json.loads(scores.stdout)["total"] > 0, scores
     packed = commands("pack", f"--run_dir={run}", f"--output={tmp_path / 'packed'}")
@@ -265,9 +280,6 @@ def test_it_goes_through_every_command(commands, tiny_run, tuned, tmp_path):
     served = tf.saved_model.load(str(tmp_path / "e" / "1")).signatures["serving_default"]
     answer = served(question=tf.constant([QUESTION]), passage=tf.constant([PASSAGE]))["answer"][0].numpy().decode()
     assert answer == json.loads(asked[0].stdout)["answer"]
-    started = (f"--run_dir={tmp_path / 'more'}", f"--start_from={run}", *data, *flags, *settings)
-    again = commands("train", *started, "--epochs=1")
-    assert again.status == 0, again
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_every_fault_of_an_official_file_is_listed_with_its_place(tmp_path):
         f"{q}[2]: question 'b' has an empty answer, expected a piece of the passage.",
         f"{q}[2]: question 'b' has no answer_start for 'Bo', expected its offset.",
         f"{q}[4]: question 'c' has no answer and is not marked is_impossible.",
-        f"{q}[7]: question is empty, expected a text.",
+        f"{q}[7]: question is empty, expected a text with a letter or digit.",
     ]
 
 

@@ -90,6 +90,7 @@ def test_longer_answers_than_may_be_predicted_are_trained_on_and_counted(max_ans
     report = ledger.to_json()
     # "Anna Keld" and "old mill" have two tokens.
     assert (report["max_answer"], report["long_answers"]) == (max_answer, 2 if max_answer == 1 else 0)
+    assert len(report["long_answer_ids"]) == report["long_answers"]
     lines = [line for line in ledger.summary().splitlines() if f"--max_answer={max_answer} " in line]
     assert len(lines) == (max_answer == 1)
     # "Keld" alone is another reference; neither "old" nor "mill" is one.

@@ -336,6 +336,9 @@ def test_parquet(tmp_path, monkeypatch):
     assert data.titles == ("",)
     again = read_questions(written(tmp_path, gzip.compress((tmp_path / "without-ending").read_bytes()), "x.parquet.gz"))
     assert again.questions == data.questions
+    far = SquadData("far.json", ("Ada came.",), ("",), (Question("q", "Who?", 0, (Answer("Ada", 10**20),)),))
+    assert "far.json: cannot be written as Parquet" in failure(write_questions, far, tmp_path / "far.parquet")
+    assert not (tmp_path / "far.parquet").exists()
 
 
 # === Ids ===

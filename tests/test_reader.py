@@ -894,6 +894,18 @@ def test_a_run_records_its_format_and_versions(tiny_run, tmp_path):
         Reader.load(later.path)
 
 
+@pytest.mark.slow
+def test_python_warns_of_another_tokenizer(tiny_run, tmp_path):
+    run = RunDirectory(shutil.copytree(tiny_run.path, tmp_path / "run"))
+    path = run.processor / "processor.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer": "0+nltk-1.0"}))
+    with pytest.warns(UserWarning, match=r"saved with the tokenizer 0\+nltk-1\.0, this installation has "):
+        Reader.load(run.path)
+    said = []
+    Reader.load(run.path, log=said.append)
+    assert sum("0+nltk-1.0" in line for line in said) == 1
+
+
 def longest(reader):
     spans = reader.answer("Who built the mill?", "The old mill was built by Anna Keld.", n_best=100).n_best
     return max(len(tokenize(span.text).words) for span in spans)

@@ -785,6 +785,35 @@ def test_the_official_rules_on_the_three_files_give_the_same_figures(abstaining,
     assert {again[name] - report[name] for name in ("best_exact", "best_f1", "best_f1_thresh")} == {0}
 
 
+@pytest.mark.slow
+def test_lines_of_answers_are_scored_like_the_reader_itself(abstaining, commands, tmp_path):
+    """With their no-answer probabilities, and the best spans where it declines."""
+    reader = (f"--run_dir={abstaining.run_dir}", "--no_answer_threshold=0.5")
+    data, answers = abstaining.data["dataset"], tmp_path / "answers.jsonl"
+    assert commands("predict", *reader, f"--input_file={data}", f"--output_file={answers}").status == 0
+    own = json.loads(commands("evaluate", *reader, f"--dataset={data}", "--cache_dir=").stdout)
+    del own["questions_per_second"]
+    assert "" in [json.loads(line)["answer"] for line in answers.read_text().splitlines()]
+    scored = json.loads(commands("evaluate", f"--predictions_file={answers}", f"--dataset={data}").stdout)
+    assert scored.pop("missing") == 0 and scored == pytest.approx(own, abs=1e-9)
+    # A question that was not answered is wrong, and has no probability.
+    lines = answers.read_text().splitlines()
+    (tmp_path / "fewer.jsonl").write_text(
+        "\n".join([json.dumps({"id": json.loads(lines[0])["id"], "error": "x"}), *lines[1:]])
+    )
+    fewer = json.loads(
+        commands("evaluate", f"--predictions_file={tmp_path / 'fewer.jsonl'}", f"--dataset={data}").stdout
+    )
+    assert fewer["missing"] == 1 and fewer["best_f1"] <= own["best_f1"] and 0 < fewer["no_answer_auroc"] <= 1
+    # Other programs' lines may have no probabilities.
+    bare = [{"id": line["id"], "answer": line["answer"]} for line in map(json.loads, lines)]
+    (tmp_path / "bare.jsonl").write_text("\n".join(map(json.dumps, bare)))
+    texts = json.loads(
+        commands("evaluate", f"--predictions_file={tmp_path / 'bare.jsonl'}", f"--dataset={data}").stdout
+    )
+    assert texts["f1"] == pytest.approx(own["f1"]) and "best_f1" not in texts
+
+
 def test_two_results_in_one_file_are_refused(commands, tmp_path):
     flags = ("--model=fabir-base", "--dataset=sample", f"--spans_file={tmp_path}/x.json")
     assert_error(

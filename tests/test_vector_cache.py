@@ -232,6 +232,7 @@ def losses(run):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("config", ["elmo", "bert-words"], indirect=True)
 def test_a_training_with_the_cache_learns_the_same(commands, flags, tmp_path):
     cache = f"--vector_cache={tmp_path / 'cache'}"
     plain, cached = tmp_path / "plain", tmp_path / "cached"
@@ -251,6 +252,7 @@ def test_a_training_with_the_cache_learns_the_same(commands, flags, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("config", ["elmo", "bert"], indirect=True)
 def test_the_cache_needs_a_frozen_word_model(commands, flags, tmp_path):
     run, cache = f"--run_dir={tmp_path / 'run'}", f"--vector_cache={tmp_path / 'cache'}"
     assert_error(commands, "train", [run, *flags[6:], cache], ["--vector_cache", "without a frozen word model"])

@@ -68,8 +68,14 @@ def test_text_is_read_row_by_row(tmp_path):
         "the 1 2\r\ncat 3 4\r\n",
         "the 1 2\n\ncat 3 4\n\n",
         "2 2\nthe 1 2\ncat 3 4\n",
+        "\ufeffthe 1 2\ncat 3 4\n",
+        "\ufeff2 2\nthe 1 2\ncat 3 4\n",
+        "\ufeff\nthe 1 2\ncat 3 4\n",
     ],
-    ids=["plain", "no last newline", "space at the end", "tabs", "crlf", "blank lines", "header"],
+    ids=[
+        *("plain", "no last newline", "space at the end", "tabs", "crlf", "blank lines", "header"),
+        *("byte order mark", "mark and header", "mark and blank line"),
+    ],
 )
 def test_text_forms_that_tools_write(tmp_path, content):
     read = load_vectors(write(tmp_path, content))

@@ -63,7 +63,8 @@ def main() -> None:
     for run in json.loads(sys.argv[1]):
         if run.get("killed_after"):
             kill_after(run["killed_after"])
-        config = CONFIG.replace(**NO_DROPOUT | run.get("model", {}))
+        # The reduction layer holds all kinds of sublayers, and each layer is traced once for each device.
+        config = CONFIG.replace(**{"num_layers": 0} | NO_DROPOUT | run.get("model", {}))
         training = TrainingConfig(**SETTINGS | run["training"])
         train(run["run_dir"], config, training, DataOptions(None), run.get("resume", False))
 

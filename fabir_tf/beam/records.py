@@ -10,6 +10,7 @@ from fabir_tf.pipelines.datasets.row_ranges import EXPECTED, RowRange, is_rows, 
 from fabir_tf.pipelines.datasets.rows import PASSAGE_KEYS, Row, RowReader
 from fabir_tf.pipelines.documents.folder import FORMATS, document_of
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.text.readable import blank_texts
 
 TEXT_KEY = "text"
 """The field of a passage beside `PASSAGE_KEYS`, where the questions are given apart from the records."""
@@ -173,9 +174,8 @@ def _asked(path: str, row: Row, questions: Sequence[GivenQuestion]) -> list[Aske
     passages: dict[tuple[str, str], int] = {}
     own = reader.row(Row(row.place, row.number, fields), passages)
     ((_, passage),) = passages
-    for name, text in (("question", own.text), ("passage", passage)):
-        if not text.strip():
-            raise UserError(f"{path}: {row.place}: {name} is empty, expected a text.")
+    for fault in blank_texts(question=own.text, passage=passage):
+        raise UserError(f"{path}: {row.place}: {fault}")
     about = (own.given_id, path, row.number)
     if not questions:
         return [Asked(*about, own.text, passage)]

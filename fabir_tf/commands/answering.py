@@ -13,9 +13,10 @@ from fabir_tf.commands import cli
 from fabir_tf.commands.progress import Progress
 from fabir_tf.pipelines.datasets.asked import read_asked
 from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record
-from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.errors import QuestionError, UserError
 from fabir_tf.pipelines.files import Position, atomic_write, file_digest, named_errors, user_path, validate_writable
 from fabir_tf.pipelines.partial_file import partial_file
+from fabir_tf.pipelines.text.readable import is_blank
 from fabir_tf.reading.answers import Answer, QuestionAnswerer
 from fabir_tf.reading.run_directory import reader_digest, versions
 
@@ -78,7 +79,7 @@ def validate_not_blank(values: flags.FlagValues, *names: str) -> None:
         UserError: one has no word.
     """
     for name in names:
-        if not values[name].value.strip():
+        if is_blank(values[name].value):
             raise UserError(f"--{name} is blank, expected a text with at least one word")
 
 
@@ -173,10 +174,24 @@ def write_document_answers(
 
 
 def _lines(records: Sequence[Record], answer: AnswerRecords) -> list[dict[str, Any]]:
-    found = iter(answer([record for record in records if not record.error]))
-    return [
-        {"id": record.id} | ({"error": record.error} if record.error else next(found).to_dict()) for record in records
-    ]
+    found = _answered([record for record in records if not record.error], answer)
+    return [{"id": record.id} | ({"error": record.error} if record.error else next(found)) for record in records]
+
+
+def _answered(records: Sequence[Record], answer: AnswerRecords) -> Iterator[dict[str, Any]]:
+    """The answers as JSON values; a question that cannot be read costs no other its answer."""
+    try:
+        found = [one.to_dict() for one in answer(records)]
+    except QuestionError as error:
+        if len(records) == 1:
+            yield {"error": error.reason}
+            return
+    else:
+        yield from found
+        return
+    middle = len(records) // 2
+    yield from _answered(records[:middle], answer)
+    yield from _answered(records[middle:], answer)
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

@@ -33,6 +33,7 @@ from fabir_tf.commands.progress import Progress
 from fabir_tf.pipelines.datasets.asked import read_asked
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import file_digest, user_path
+from fabir_tf.pipelines.text.readable import is_blank
 
 if TYPE_CHECKING:
     from fabir_tf.beam.records import GivenQuestion
@@ -133,7 +134,7 @@ def _questions(values: flags.FlagValues) -> tuple["GivenQuestion", ...]:
     if values.question and values.questions_file:
         raise UserError("--question and --questions_file: found both, expected one of them")
     if values.questions_file is None:
-        blank = [text for text in values.question if not text.strip()]
+        blank = [text for text in values.question if is_blank(text)]
         if blank:
             raise UserError("--question is blank, expected a text with at least one word")
         return tuple(GivenQuestion(str(number), text) for number, text in enumerate(values.question, 1))

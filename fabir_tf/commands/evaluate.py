@@ -28,7 +28,15 @@ from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad_metrics import missing_predictions, read_no_answer_probabilities
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable, write_text
-from fabir_tf.reading.evaluation import best_spans, no_answer_probabilities, predictions_of, score, score_answers
+from fabir_tf.pipelines.json_files import quoted
+from fabir_tf.reading.evaluation import (
+    best_spans,
+    no_answer_probabilities,
+    predictions_of,
+    score,
+    score_answers,
+    score_declining,
+)
 
 # What a reader says, each in a file of its own.
 _OF_READER = ("output_file", "spans_file", "na_prob_file")
@@ -94,11 +102,21 @@ def _load(values: flags.FlagValues):
 
 def _score_file(values: flags.FlagValues) -> dict:
     data = _load(values)
-    predictions = {key: found.text for key, found in read_predictions(values.predictions_file).items()}
+    found = read_predictions(values.predictions_file)
+    texts = {key: prediction.text for key, prediction in found.items()}
+    missing = {"missing": len(missing_predictions(data, texts))}
+    if texts and missing["missing"] == len(data.questions):
+        found_ids = f"ids such as {quoted(next(iter(texts)))}"
+        raise UserError(f"{values.predictions_file}: found {found_ids}, expected those of questions of {data.name}")
     if values.no_answer_file and not data.has_unanswerable:
         raise UserError(f"--no_answer_file is for SQuAD 2.0, found no unanswerable question in {data.name}")
-    no_answer = read_no_answer_probabilities(values.no_answer_file) if values.no_answer_file else None
-    return score(data, predictions, no_answer) | {"missing": len(missing_predictions(data, predictions))}
+    if values.no_answer_file:
+        return score(data, texts, read_no_answer_probabilities(values.no_answer_file)) | missing
+    none = {key: one.no_answer_probability for key, one in found.items() if one.no_answer_probability is not None}
+    if not data.has_unanswerable or not none or len(none) < len(found):
+        return score(data, texts) | missing
+    spans = {key: one.text if one.best_span is None else one.best_span for key, one in found.items()}
+    return score_declining(data, texts, spans, none) | missing
 
 
 def _score_reader(values: flags.FlagValues, folder: str) -> dict:

@@ -1,6 +1,7 @@
 """A reader that was exported for a runtime without TensorFlow, with the calls of a `Reader`."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class EdgeReader(TextReader):
             folder: what `fabir-export` wrote, such as `exported/fabir/1`.
             threads: processor threads of one computation; None leaves it to the runtime.
             log: called with one sentence if the installed tokenizer cuts text in another way than in training, and for
-                the first passage in a script that the reader cannot read; None warns of the latter.
+                the first passage in a script that the reader cannot read; None warns.
             no_answer_threshold: the reader abstains above this no-answer probability; None always answers, and "own"
                 takes the one that was exported.
 
@@ -95,7 +96,7 @@ class EdgeReader(TextReader):
         """
         path = user_path(folder)
         settings = EdgeSettings.load(path)
-        processor = read_processor(path / PROCESSOR_FOLDER, log)
+        processor = read_processor(path / PROCESSOR_FOLDER, log or warnings.warn)
         calibration = path / CALIBRATION_FILE
         measured = Calibration.load(calibration) if calibration.exists() else None
         model = RUNTIMES[settings.target](path, threads)

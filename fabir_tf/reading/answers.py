@@ -171,7 +171,7 @@ class Scores(Protocol):
 class QuestionAnswerer(Protocol):
     """Anything that answers questions about passages: a `Reader`, an ensemble of readers.
 
-    Evaluation, prediction, analysis, calibration, distillation and export take one and never look inside.
+    Evaluation, prediction, analysis, calibration and export take one and never look inside.
     """
 
     calibration: "Calibration | None"

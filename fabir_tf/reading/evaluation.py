@@ -50,11 +50,28 @@ def score_answers(data: SquadData, answers: Mapping[str, Answer]) -> dict[str, f
     texts = {key: answer.text for key, answer in answers.items()}
     if not data.has_unanswerable:
         return score(data, texts)
+    return score_declining(data, texts, best_spans(answers), no_answer_probabilities(answers))
+
+
+def score_declining(
+    data: SquadData, texts: Mapping[str, str], spans: Mapping[str, str], none: Mapping[str, float]
+) -> dict[str, float]:
+    """The official figures of answers that may decline, and of their no-answer probabilities; see `score_answers`.
+
+    Args:
+        data: questions, some of them without an answer.
+        texts: the answer by question id; "" where it declines.
+        spans: the best span, also where it declines.
+        none: the no-answer probabilities.
+
+    Returns:
+        Percentages; a question without an answer here counts as wrong, and not at all in `no_answer_auroc`.
+    """
     # The official script applies its threshold to spans, so it gets the best span also where the reader abstains.
-    none = no_answer_probabilities(answers)
-    best = {name: value for name, value in score(data, best_spans(answers), none).items() if name.startswith("best_")}
-    is_unanswerable = np.array([not question.answers for question in data.questions])
-    levels = np.array([none[question.id] for question in data.questions])
+    best = {name: value for name, value in score(data, spans, none).items() if name.startswith("best_")}
+    answered = [question for question in data.questions if question.id in none]
+    is_unanswerable = np.array([not question.answers for question in answered], bool)
+    levels = np.array([none[question.id] for question in answered])
     return score(data, texts) | best | {"no_answer_auroc": auroc(levels, is_unanswerable)}
 
 

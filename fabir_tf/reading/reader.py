@@ -182,7 +182,7 @@ class Reader(TextReader):
             warnings.warn(sentence, stacklevel=3)
         # Also the files, because Python 3.11 may fail to parse the headers of arrays in several threads at once.
         with GRAPH_LOCK:
-            processor = run.read_processor(log)
+            processor = run.read_processor(log or warnings.warn)
             _validate_sizes(run, config, processor)
             with dtype_policy(precision):
                 model = build_model(config)

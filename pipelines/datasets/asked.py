@@ -11,6 +11,7 @@ from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_rec
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import Position, file_lines, reading_errors
 from fabir_tf.pipelines.json_files import loads, quoted, shown
+from fabir_tf.pipelines.text.readable import blank_texts, is_blank
 
 _EXPECTED = "a file of questions"
 
@@ -73,7 +74,8 @@ def _record(line: bytes, number: int, place: str) -> Record:
     except UnicodeDecodeError:
         return Record(str(number), "", "", f"{place} is not UTF-8, expected a question.")
     if not text.startswith("{"):
-        return Record(str(number), text, "")
+        fault = next((f"{place}: {fault}" for fault in blank_texts(question=text)), "")
+        return Record(str(number), "" if fault else text, "", fault)
     try:
         fields = loads(text)
     except (ValueError, RecursionError) as error:
@@ -81,6 +83,6 @@ def _record(line: bytes, number: int, place: str) -> Record:
     identifier, question = fields.get("id", str(number)), fields.get("question")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int):
         return Record(str(number), "", "", f"{place}: id is {shown(identifier)}, expected a text or a whole number.")
-    if not isinstance(question, str) or not question.strip():
+    if not isinstance(question, str) or is_blank(question):
         return Record(identifier, "", "", f"{place}: question is {shown(question)}, expected a text.")
     return Record(identifier, question, "")

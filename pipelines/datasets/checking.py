@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fabir_tf.pipelines.datasets.formats import read_with
 from fabir_tf.pipelines.datasets.rows import RowReader
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, describe_offset, is_at_its_offset
+from fabir_tf.pipelines.text.readable import blank_texts
 
 # Characters by which an answer may be shifted while its text also occurs elsewhere.
 NEAR = 20
@@ -99,8 +100,7 @@ def _content_faults(checked: Checked) -> Iterator[str]:
         location = f"{data.name}: {place}"
         if place not in checked.broken:
             texts = {"question": question.text, "passage": data.passages[question.passage]}
-            blank = [name for name, text in texts.items() if not text.strip()]
-            yield from (f"{location}: {name} is empty, expected a text." for name in blank)
+            yield from (f"{location}: {fault}" for fault in blank_texts(**texts))
             if not question.answers and not question.is_impossible:
                 yield f"{location}: question {question.id!r} has no answer and is not marked is_impossible."
         for answer in question.answers if data.passages[question.passage] else ():

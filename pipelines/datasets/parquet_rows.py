@@ -93,7 +93,11 @@ def write_rows(data: SquadData) -> bytes:
     answers = {"text": pyarrow.list_(pyarrow.string()), "answer_start": pyarrow.list_(pyarrow.int64())}
     types = texts | {"answers": pyarrow.struct(answers), "is_impossible": pyarrow.bool_()}
     stream = io.BytesIO()
-    table = pyarrow.Table.from_pylist(rows, pyarrow.schema([(name, types[name]) for name in rows[0]]))
+    try:
+        table = pyarrow.Table.from_pylist(rows, pyarrow.schema([(name, types[name]) for name in rows[0]]))
+    except (pyarrow.ArrowException, OverflowError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UserError(f"{data.name}: cannot be written as Parquet ({reason}), expected offsets of 64 bits") from None
     parquet.write_table(table, stream)
     return stream.getvalue()
 

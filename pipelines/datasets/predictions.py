@@ -27,12 +27,14 @@ class Prediction:
         start: its offset in the passage, in code points; None if the file gives none.
         probability: the reader's probability of it, from 0 to 1; None if the file gives none.
         no_answer_probability: that there is no answer, from 0 to 1; None if the file gives none.
+        best_span: the best span, also where the reader declines; None if the file gives none.
     """
 
     text: str
     start: int | None = None
     probability: float | None = None
     no_answer_probability: float | None = None
+    best_span: str | None = None
 
 
 def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
@@ -40,8 +42,8 @@ def read_predictions(path: str | os.PathLike[str]) -> dict[str, Prediction]:
 
     Args:
         path: a JSON object from question ids to texts, which is the official format; or rows, in JSON lines, a JSON
-            list, CSV or Parquet, with `id`, `answer` (or `prediction_text`) and optionally `start`, `probability`
-            and `no_answer_probability`. Rows with `error` instead of an answer count as missing.
+            list, CSV or Parquet, with `id`, `answer` (or `prediction_text`) and optionally `start`, `probability`,
+            `no_answer_probability` and `n_best`. Rows with `error` instead of an answer count as missing.
 
     Returns:
         The predictions by question id, in the file's order.
@@ -102,7 +104,16 @@ def _prediction(reader: FieldReader, row: Row) -> Prediction:
     value = reader.field(row.fields, key, row.place, "a text")
     if not isinstance(value, str):
         raise reader.wrong(reader.join(row.place, key), value, "a text")
-    return Prediction(value, _start(reader, row), *(_probability(reader, row, name) for name in _PROBABILITIES))
+    probabilities = (_probability(reader, row, name) for name in _PROBABILITIES)
+    return Prediction(value, _start(reader, row), *probabilities, _best_span(row))
+
+
+def _best_span(row: Row) -> str | None:
+    """The text of the first span of `n_best`, as `fabir-predict` writes it; other programs have other lists."""
+    spans = row.fields.get("n_best")
+    first = spans[0] if isinstance(spans, list) and spans else None
+    text = first.get(TEXT_KEYS[0]) if isinstance(first, dict) else None
+    return text if isinstance(text, str) else None
 
 
 def _start(reader: FieldReader, row: Row) -> int | None:

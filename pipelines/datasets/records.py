@@ -16,6 +16,7 @@ from fabir_tf.pipelines.datasets.rows import Row, RowReader, is_question_row
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import GZIP, Position, file_lines, reading_errors
+from fabir_tf.pipelines.text.readable import blank_texts
 
 STANDARD_INPUT = "-"
 
@@ -139,8 +140,7 @@ def _record(identifier: str | int, question: str, passage: str, error: str) -> R
 
 
 def _blank(location: str, **texts: str) -> str:
-    empty = [name for name, text in texts.items() if not text.strip()]
-    return f"{location}: {empty[0]} is empty, expected a text." if empty else ""
+    return next((f"{location}: {fault}" for fault in blank_texts(**texts)), "")
 
 
 def _id_of(row: Row) -> str | int:

@@ -137,7 +137,7 @@ class CoverageLedger:
     def __init__(self, name: str, max_answer: int | None):
         self.name = name
         self.max_answer = max_answer
-        self._long_answers = 0
+        self._long_answers: list[str] = []
         self._counts: Counter[str] = Counter()
         self._answer_counts: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
@@ -182,7 +182,8 @@ class CoverageLedger:
         self._answer_counts.update(answer_kinds)
         self._exact_match += ceiling[0]
         self._f1 += ceiling[1]
-        self._long_answers += is_long
+        if is_long:
+            self._long_answers.append(question.id)
         if kind == "unanswerable" and question.reason:
             self._unanswerable[question.reason] += 1
         if kind in ("kept", "unanswerable"):
@@ -214,7 +215,7 @@ class CoverageLedger:
         if self._long_answers:
             lines.append(
                 f"Answers of more than --max_answer={self.max_answer} tokens, which cannot be predicted whole: "
-                f"{self._long_answers:,}."
+                f"{len(self._long_answers):,}."
             )
         if self._reasons:
             reasons = (f"{reason.replace('_', ' ')} {count:,}" for reason, count in self._reasons.most_common())
@@ -231,8 +232,8 @@ class CoverageLedger:
             counted), `max_answer` and `long_answers` (how many questions only have answers of more tokens), `reasons`
             (how many questions were dropped for each), `ceiling_exact_match` and `ceiling_f1` in percent of all
             questions (0.0 of none), and `not_kept`: `id`, `kind`, `reason`, `detail` of each question that is trimmed,
-            snapped or dropped. Where unanswerable questions have a reason of their own, also `unanswerable`: how many
-            for each.
+            snapped or dropped; `long_answer_ids`. Where unanswerable questions have a reason of their own, also
+            `unanswerable`: how many for each.
         """
         exact, overlap = self._ceilings()
         unanswerable = {"unanswerable": dict(self._unanswerable.most_common())} if self._unanswerable else {}
@@ -243,11 +244,12 @@ class CoverageLedger:
             **unanswerable,
             "answers": {kind: self._answer_counts[kind] for kind in KINDS},
             "max_answer": self.max_answer,
-            "long_answers": self._long_answers,
+            "long_answers": len(self._long_answers),
             "reasons": dict(self._reasons.most_common()),
             "ceiling_exact_match": exact,
             "ceiling_f1": overlap,
             "not_kept": [dict(entry) for entry in self._not_kept],
+            "long_answer_ids": list(self._long_answers),
         }
 
     def _ceilings(self) -> tuple[float, float]:

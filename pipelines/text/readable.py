@@ -2,6 +2,8 @@
 
 import re
 
+from fabir_tf.pipelines.json_files import shown
+
 SCRIPTS_WITHOUT_SPACES = (
     ("\u0e00", "\u0eff"),  # Thai, Lao
     ("\u1780", "\u17ff"),  # Khmer
@@ -36,6 +38,15 @@ _LETTERS_WITHOUT_SPACES = re.compile(LETTERS_WITHOUT_SPACES + "+")
 def is_blank(text: str) -> bool:
     """Whether a text holds no letter and no digit."""
     return not _LETTER_OR_DIGIT.search(text)
+
+
+def blank_texts(**texts: str) -> list[str]:
+    """What is wrong with texts that are blank, by name: a part of a sentence for each."""
+    return [
+        f"{name} is {shown(text) if text.strip() else 'empty'}, expected a text with a letter or digit."
+        for name, text in texts.items()
+        if is_blank(text)
+    ]
 
 
 def is_without_spaces(text: str) -> bool:

@@ -108,7 +108,7 @@ class SeparateWordPieceProcessor(WordPieceTokenizer, TextProcessor):
         """See `TextProcessor.features`.
 
         Raises:
-            UserError: a question has more than `max_question` pieces.
+            QuestionError: a question has more than `max_question` pieces.
         """
         self.validate_questions(tokenized, examples, self.max_question, "max_sequence")
         ids = np.array([0, *(self.vocabulary.ids[piece] for piece in tokenized.texts.unique)], np.int32)

@@ -1,5 +1,6 @@
 """Frozen word vectors: read from text, .npz, fastText's .bin or the bundled table, and saved with a run."""
 
+import codecs
 import gzip
 import io
 import itertools
@@ -304,7 +305,9 @@ def _read_text(path: Path, kept: _Kept) -> np.ndarray:
     with _open_text(path) as stream:
         # The limit per line keeps a file without newlines from filling the memory.
         for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), 1):
-            if line.isspace():
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            if not line.strip():
                 continue
             if not dimension:
                 dimension, announced = _read_first_line(path, number, line)

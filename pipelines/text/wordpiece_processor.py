@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.errors import QuestionError, UserError
 from fabir_tf.pipelines.features.features import Examples, Features, Segments
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import shown
@@ -118,16 +118,14 @@ class WordPieceTokenizer:
             setting: what decides that, for the message.
 
         Raises:
-            UserError: a question has more.
+            QuestionError: a question has more.
         """
         lengths = tokenized.question_lengths[examples.questions]
         long = np.flatnonzero(lengths > most)
         if len(long):
             question = tokenized.data.questions[examples.questions[long[0]]]
-            raise UserError(
-                f"question {question.id}: found {lengths[long[0]]} word pieces, expected at most {most} "
-                f"({setting}): {shown(question.text)}"
-            )
+            found = f"found {lengths[long[0]]} word pieces, expected at most {most} ({setting})"
+            raise QuestionError(question.id, f"{found}: {shown(question.text)}")
 
     def save_pieces(self, folder: Path) -> dict[str, Any]:
         """Writes the vocabulary, and returns the settings of the cleaning for `load_pieces`."""
@@ -216,7 +214,7 @@ class WordPieceProcessor(WordPieceTokenizer, TextProcessor):
         """See `TextProcessor.features`.
 
         Raises:
-            UserError: a question has more than `max_question` pieces.
+            QuestionError: a question has more than `max_question` pieces.
         """
         self.validate_questions(tokenized, examples, self.max_question, "max_question")
         texts = tokenized.texts
