@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_ablations import settings_of
 from test_bad_input import assert_error
-from tiny import SMALL_DATA
+from tiny import ARTICLES, SMALL_DATA, squad_data
 
 import fabir_tf
 from fabir_tf.configuration import ConfigError
@@ -339,6 +339,10 @@ def test_decoders():
     for variant in range(5):
         decoder = configurations("bidaf-bologna", variant=variant)[0].decoder(1)
         assert isinstance(decoder, SpanDecoder if variant == 4 else IndependentDecoder)
+        # With our defaults, too, so that no answer is counted as too long.
+        ours = config_class("bidaf-bologna")(variant=variant)
+        assert ours.max_answer == 15 and ours.answer_limit == (15 if variant == 4 else None)
+        assert ours.replace(null_head=True).answer_limit == 15
     cheung = configurations("bidaf-cheung")[0].decoder(1)
     assert isinstance(cheung, SpanDecoder) and cheung.max_answer == 16 and cheung.null_pairs
     assert not configurations("bidaf-cheung", null_head=False)[0].decoder(1).null_pairs
@@ -411,6 +415,27 @@ def test_first_weights_of_porwal():
     np.testing.assert_array_equal(ours.get_layer("attention_flow").bias, [0.0])
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("bidaf-bologna", {"variant": "0"}, "variant must be"),
+        ("bidaf-cheung", {"word_vectors": ["elmo"]}, "word_vectors must be"),
+        ("bidaf", {"unit": 4}, "no field 'unit'"),
+    ],
+)
+def test_a_wrong_field_is_told(name, given, message):
+    with pytest.raises(ConfigError, match=message):
+        fabir_tf.build_model(name, as_published=True, **given)
+
+
+def test_what_does_not_fit_the_published_model_is_told():
+    processor = fabir_tf.fit_processor(squad_data(ARTICLES), vectors="none")
+    with pytest.raises(ConfigError, match=r"processor: gives .*_characters of shape \(None, None, 20\), .* 16\)"):
+        fabir_tf.build_model("bidaf", as_published=True, processor=processor)
+    with pytest.raises(ConfigError, match="vectors: with these settings the model has no word_embedding of its own"):
+        fabir_tf.build_model("bidaf-cheung", word_vectors="elmo", vectors=np.ones((3, 4), "float32"))
+
+
 def test_given_fields_win_and_a_configuration_is_refused():
     assert fabir_tf.build_model(as_published=True, num_layers=1, frozen_words=0).get_layer("processing_layer_1")
     with pytest.raises(ConfigError, match="as_published needs the name of a model, found a FabirConfig"):
@@ -464,6 +489,24 @@ def test_prepared_data_has_the_settings_that_are_told(commands, tiny_run, tmp_pa
         "train", f"--run_dir={tmp_path / 'run'}", f"--prepared={tmp_path / 'prepared'}", *asked, *small, *given
     )
     assert done.status == 0 and "found --vectors=none" in done.stdout, done
+
+
+@pytest.mark.slow
+def test_a_run_resumes_with_its_own_variant_and_optimizer(commands, tiny_run, tmp_path):
+    """The paper's settings depend on the variant; Adam's would be of no effect with AdaDelta."""
+    run = f"--run_dir={tmp_path / 'run'}"
+    data = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--vectors=none", "--cache_dir="]
+    flags = ["--model=bidaf-bologna", "--variant=0", "--units=4", "--optimizer=adadelta", "--batch_size=5"]
+    done = commands("train", run, "--as_published", *flags, *data, "--epochs=1")
+    assert done.status == 0, done
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["model"]["word_dim"], config["training"]["adam_epsilon"]) == (100, 1e-8)
+    done = commands("train", run, "--as_published", "--resume", "--cache_dir=", "--max_steps=4", "--batch_size=5")
+    assert done.status == 0, done
+    again = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert again["training"]["epochs"] == 1
+    answer = ["--question=Who?", "--passage=The old mill was built by Anna Keld in 1712."]
+    assert_error(commands, "predict", [run, *answer, "--max_answer=3"], ["--max_answer=3", "answers have no limit"])
 
 
 def test_mistakes_are_reported(commands, tmp_path):

@@ -148,6 +148,15 @@ def test_flags(commands, files, command, arguments, parts):
         ("evaluate", "--predictions_file=texts.json --dataset=dev.json --output_file=x", "--output_file belongs to"),
         *(
             (
+                "evaluate",
+                f"--predictions_file=texts.json --dataset=dev.json --{flag}",
+                f"--{flag.split('=')[0]} belongs",
+            )
+            for flag in ("no_answer_threshold=0.5", "max_passage=20", "max_answer=3", "precision=mixed_bfloat16")
+        ),
+        ("negatives", "--dataset=dev.json --output_file=x.json --share=nan", "--share=nan"),
+        *(
+            (
                 command,
                 f"--run_dir=run --{output}=x --calibration_dataset=dev.json --unanswerable_share={share}",
                 expected,

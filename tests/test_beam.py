@@ -213,6 +213,7 @@ def test_given_questions_are_asked_about_every_document_and_the_best_are_kept(ex
         (notes / ("more" if number % 2 else "") / f"{title}.txt").write_text(passage)
     (notes / ".hidden" / "secret.txt").write_text("Nobody.")
     (notes / "bad.txt").write_bytes(b"\xff\xfe\xff")
+    (notes / "Page.html").write_text("<nav>Home</nav><p>The <b>tall</b> tower was <i>built</i> by Karl Wend.</p>")
     questions = tmp_path / "questions.txt"
     questions.write_text("Who built it?\nWhat does it eat?\n")
     output = tmp_path / "out"
@@ -221,8 +222,11 @@ def test_given_questions_are_asked_about_every_document_and_the_best_are_kept(ex
     status, stderr = beam(f"--saved_model={exported.folder}", *arguments, *options)
     assert status == 0, stderr
     rows = [row for path in sorted(output.glob("answers-*.parquet")) for row in parquet.read_table(path).to_pylist()]
-    assert {row["source"] for row in rows} == {str(path) for path in notes.rglob("[A-Z]*.txt")}
-    assert len(rows) == 2 * len(PASSAGES)
+    assert {row["source"] for row in rows} == {str(path) for path in notes.rglob("[A-Z]*.*")}
+    assert len(rows) == 2 * (len(PASSAGES) + 1)
+    shown = "The tall tower was built by Karl Wend."
+    of_page = [row for row in rows if row["source"].endswith(".html") and row["is_answer"]]
+    assert all(row["answer"] == shown[row["start"] : row["end"]] for row in of_page)
     assert "bad.txt" in read(output, "rejected")[0]["reason"]
     best = parquet.read_table(output / "best.parquet").to_pylist()
     for question in ("1", "2"):

@@ -127,6 +127,9 @@ def test_a_reader_with_a_null_head_is_scored_at_its_best_threshold():
         ("--output=new --configs={fabir} --dataset=a.json", ["--eval_dataset is missing", "--dataset=a.json"]),
         ("--output=new --configs={fabir} --dataset=sample --seeds=1,1", ["--seeds=1,1", "different whole numbers"]),
         ("--output=new --configs={fabir} --dataset=sample --seeds=a", ["--seeds=a", "different whole numbers"]),
+        ("--output=new --configs={fabir} --dataset=sample --seeds=1,01", ["--seeds=1,01", "different whole numbers"]),
+        ("--output=new --configs={fabir} --dataset=sample --seeds=1,3000000000", ["seed", "found 3000000000"]),
+        (f"--output=new --configs={{fabir}} --dataset=sample --seeds={'9' * 5000}", ["different whole numbers"]),
     ],
 )
 def test_mistakes(commands, configs, arguments, parts):
@@ -138,6 +141,14 @@ def test_its_runs_adapt(commands, configs, tiny_run, tmp_path):
     flags = (f"--configs={configs[0]}", f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.train}", "--adapt")
     done = commands("compare", *flags, f"--eval_dataset={tiny_run.dev}")
     assert done.status == 2 and "--adapt needs a trained reader to adapt" in done.stderr, done
+
+
+def test_a_flag_file_that_imports(commands, tmp_path):
+    """It would be trained, and could not be scored."""
+    for line in ("--import=mine", "-import mine", "  --import=mine"):
+        (tmp_path / "mine.flags").write_text(f"# A reader of one's own.\n{line}\n--model=mine\n")
+        flags = [f"--configs={tmp_path / 'mine.flags'}", "--output=new", "--dataset=sample"]
+        assert_error(commands, "compare", flags, ["mine.flags: found --import", "on the command line"])
 
 
 def test_a_flag_file_that_is_no_text(commands, tmp_path):

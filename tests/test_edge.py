@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -408,6 +409,16 @@ def test_a_failed_export_leaves_nothing(reader, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"fabir cannot be converted to onnx \(no such operation\)"):
         export_edge(reader, tmp_path / "new", "onnx")
     assert os.listdir(tmp_path) == []
+
+
+def test_its_own_threshold_is_the_exported_one(exported, tmp_path):
+    folder = shutil.copytree(exported("onnx"), tmp_path / "1")
+    settings = json.loads((folder / "reader.json").read_text())
+    (folder / "reader.json").write_text(json.dumps(settings | {"no_answer_threshold": 0.3}))
+    read = edge.EdgeReader.load(folder)
+    assert read.no_answer_threshold == read.with_threshold("own").no_answer_threshold == 0.3
+    assert read.with_threshold(0.6).with_threshold("own").no_answer_threshold == 0.3
+    assert read.with_threshold(None).no_answer_threshold is None
 
 
 def test_an_exported_reader_is_not_exported_again(exported):

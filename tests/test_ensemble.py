@@ -144,6 +144,19 @@ def test_an_ensemble_of_one_is_its_member(members, number, threshold):
         assert_same(one, other)
 
 
+@pytest.mark.parametrize("threshold", [None, 0.2])
+def test_a_threshold_is_the_same_given_now_or_later(members, threshold):
+    """Members have another temperature where they always answer."""
+    given = Ensemble(members[:2], [0.3, 0.7], log=quiet, no_answer_threshold=threshold)
+    later = Ensemble(members[:2], [0.3, 0.7], log=quiet).with_threshold(threshold)
+    own = given.with_threshold("own")
+    for ensemble, expected in ((given, later), (own, Ensemble(members[:2], [0.3, 0.7], log=quiet))):
+        for one, other in zip(
+            ensemble.answer_batch(QUESTIONS, PASSAGES, 5), expected.answer_batch(QUESTIONS, PASSAGES, 5), strict=True
+        ):
+            assert_same(one, other)
+
+
 def test_the_order_of_members_changes_nothing(members):
     weights = [0.4, 0.3, 0.2, 0.7]
     expected = Ensemble(members, weights, log=quiet).answer_batch(QUESTIONS, PASSAGES, 9)

@@ -148,6 +148,8 @@ def test_porwals_answers_after_one_epoch_and_after_four(commands, tiny_run, tmp_
     assert "Wittenberg jurist Jerome Schurf" in rows[9]
     again = commands("reproduce", *small, *data)
     assert again.status == 0 and again.stdout.splitlines() == rows
+    other = commands("reproduce", *small, *data, "--batch_size=3")
+    assert other.status == 2 and "name another --output" in other.stderr
     # It is asked with the weights of the epoch, and not with the best ones.
     run = RunDirectory(next(out.rglob("last_epoch")).parent)
     assert (run.path / "last_epoch" / "checkpoints" / "best.npz").read_bytes() == run.last.read_bytes()
@@ -284,7 +286,9 @@ def test_the_runs_of_two_rows_answer_together(tiny_run, tmp_path):
 def test_a_loss_curve_of_bologna(commands, tiny_run, tmp_path):
     out = tmp_path / "out"
     data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]
-    small = ["--units=4", "--word_dim=8", "--vectors=none", "--epochs=2", "--batch_size=4"]
+    vectors = tmp_path / "fifty.txt"
+    vectors.write_text("".join(f"{word} {' '.join(['0.5', '-0.5'] * 25)}\n" for word in ("the", "mill", "was")))
+    small = ["--units=4", f"--vectors_50={vectors}", "--epochs=2", "--batch_size=4"]
     done = commands("reproduce", "--paper=bologna", "--figure=10", *small, *data)
     assert done.status == 0, done
     assert (out / "figure_10.png").read_bytes().startswith(b"\x89PNG")
@@ -293,6 +297,7 @@ def test_a_loss_curve_of_bologna(commands, tiny_run, tmp_path):
     assert [(row["configuration"], row["epoch"]) for row in rows] == [("bidaf-bologna_3", str(k)) for k in range(3)]
     config = json.loads((out / "bologna" / "bidaf-bologna_3" / "seed_1" / "config.json").read_text())
     assert config["model"]["variant"] == 3 and config["training"]["adam_epsilon"] == 1e-7
+    assert config["model"]["word_dim"] == 50 and config["training"]["vectors"] == str(vectors)
 
 
 @pytest.mark.slow
@@ -309,6 +314,14 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
         commands, "reproduce", [out, "--paper=cheung", "--table=4"], ["--dataset is missing", "SQuAD 2.0", "squad/v2.0"]
     )
     assert_error(commands, "reproduce", [out, "--paper=bologna", "--figure=5"], ["--figure=5", "4, 6, 8, 10, 12"])
+    bolognas = [out, "--paper=bologna", "--dataset=sample"]
+    assert_error(commands, "reproduce", [*bolognas, "--table=1"], ["--vectors_50 is missing", "50 dimensions"])
+    assert_error(commands, "reproduce", [*bolognas, "--figure=4", "--vectors_50=x"], ["--vectors_50=x: no row here"])
+    porwals = [out, "--paper=porwal", "--table=6.2", "--dataset=sample"]
+    assert_error(commands, "reproduce", [*porwals, "--seeds=1,2"], ["--seeds=1,2", "expected one seed"])
+    assert_error(commands, "reproduce", [*porwals, "--epochs=3"], ["--epochs=3: table 6.2 is of 1 and 4 epochs"])
+    figure = [out, "--figure=6", "--dataset=sample", "--limit_evaluation"]
+    assert_error(commands, "reproduce", figure, ["--limit_evaluation", "the figure counts"])
     cheungs = [out, "--paper=cheung", "--table=4", "--dataset=sample"]
     assert_error(commands, "reproduce", [*cheungs, "--elmo=nowhere"], ["nowhere: found no such folder", "options.json"])
     assert_error(commands, "reproduce", [*cheungs, "--bert_base=nowhere"], ["nowhere: found no such folder"])

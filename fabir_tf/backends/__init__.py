@@ -1,8 +1,8 @@
 """The parts of reading and training that differ between TensorFlow and other backends: `backend` is the module in use.
 
 Both modules have `Adam`, `feed`, `Logits`, `compiles_with_xla`, `computes_on_cpu`, `devices`, `make_deterministic`,
-`optimizer_class`, `sync`, `traced`, `trainer` and `write_events`. With any other backend of Keras, a model can be built
-and called, but neither trained nor asked.
+`optimizer_class`, `sync`, `traced`, `trainer`, `use_cpu` and `write_events`. With any other backend of Keras, a model
+can be built and called, but neither trained nor asked.
 """
 
 import keras

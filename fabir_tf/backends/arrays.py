@@ -30,6 +30,7 @@ __all__ = [
     "sync",
     "traced",
     "trainer",
+    "use_cpu",
     "write_events",
 ]
 
@@ -139,6 +140,13 @@ def make_deterministic() -> None:
 def sync(trainer: keras.Model) -> None:
     """Updates a model's variables in the middle of a fit, during which JAX keeps their values elsewhere."""
     trainer.jax_state_sync()
+
+
+def use_cpu() -> None:
+    """See `fabir_tf.backends.tensorflow.use_cpu`."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
 
 
 def write_events(folder: str | os.PathLike, step: int, values: Mapping[str, float]) -> None:

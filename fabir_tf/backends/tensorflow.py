@@ -292,6 +292,11 @@ def sync(trainer: keras.Model) -> None:
     """Does nothing: TensorFlow's variables are up to date in the middle of a fit."""
 
 
+def use_cpu() -> None:
+    """Leaves the accelerators, and their memory, to other processes; nothing may have been computed before."""
+    tf.config.set_visible_devices([], "GPU")
+
+
 def write_events(folder: str | os.PathLike, step: int, values: Mapping[str, float]) -> None:
     """Writes numbers for TensorBoard, which does not have to be installed."""
     summary = tf.compat.v1.Summary()

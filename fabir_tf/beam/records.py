@@ -8,6 +8,7 @@ from fabir_tf.beam.questions import GivenQuestion
 from fabir_tf.beam.storage import files_like, is_folder, open_file
 from fabir_tf.pipelines.datasets.row_ranges import EXPECTED, RowRange, is_rows, row_ranges, rows_of_range
 from fabir_tf.pipelines.datasets.rows import PASSAGE_KEYS, Row, RowReader
+from fabir_tf.pipelines.documents.documents import PDF, PLAIN, Document
 from fabir_tf.pipelines.documents.folder import FORMATS, document_of
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.readable import blank_texts
@@ -142,6 +143,11 @@ def digest_of_files(paths: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
+def digest_of_names(paths: Sequence[str]) -> str:
+    """The SHA-256 of files' names, from which ids are made."""
+    return hashlib.sha256("\0".join(paths).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def read_part(part: Part, questions: Sequence[GivenQuestion]) -> ReadPart:
     """Reads the records of a part.
 
@@ -195,9 +201,16 @@ def _document(path: str) -> Row:
     with open_file(path) as file:
         content = file.read()
     try:
-        return Row(path, 1, {"id": path, TEXT_KEY: document_of(content, path, path).text})
+        return Row(path, 1, {"id": path, TEXT_KEY: _shown(document_of(content, path, path))})
     except UserError as error:
         return Row(path, 1, {"id": path}, error=str(error))
+
+
+def _shown(document: Document) -> str:
+    """A document as a person sees it: without the markup of HTML, Markdown and reStructuredText."""
+    if document.format in (PLAIN, PDF):
+        return document.text
+    return "\n\n".join(paragraph.text for paragraph in document.paragraphs())
 
 
 def _made_id(path: str, row: Row) -> str:

@@ -159,13 +159,14 @@ def _keep_origin(
     values: flags.FlagValues, shards: "Shards", files: list[str], questions: tuple["GivenQuestion", ...]
 ) -> None:
     """Writes what the shards are made from, or checks that those which are there are made from the same."""
-    from fabir_tf.beam.records import digest_of_files
+    from fabir_tf.beam.records import digest_of_files, digest_of_names
     from fabir_tf.beam.storage import files_like, open_file, write_file
 
     model = user_path(values.saved_model)
     paths = [model / "saved_model.pb", *sorted(path for path in (model / "variables").glob("*") if path.is_file())]
     origin = {
         "input": f"files with the SHA-256 {digest_of_files(files)[:16]}",
+        "names": f"files whose names have the SHA-256 {digest_of_names(files)[:16]}",
         "files": f"the files {', '.join(files[:5])}{', ...' if len(files) > 5 else ''} ({len(files):,})",
         "model": f"a SavedModel with the SHA-256 {file_digest(paths)[:16]}",
         "questions": f"the questions {json.dumps([[one.id, one.text] for one in questions], ensure_ascii=False)}",
@@ -185,6 +186,8 @@ def _keep_origin(
 def _validate_origin(path: str, content: bytes, origin: dict[str, str]) -> None:
     try:
         former = json.loads(content)
+        # An earlier version kept the first names alone.
+        former.setdefault("names", origin["names"])
         differing = [name for name in origin if former.get(name) != origin[name]]
     except (ValueError, AttributeError):
         raise UserError(f"{path} does not say what the shards were made from: expected another --output_dir") from None

@@ -26,7 +26,7 @@ from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
 from fabir_tf.training.prepared_data import prepared_settings, split_prepared
 from fabir_tf.training.run_setup import recorded_training
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import LENGTHS, OPTIMIZER_SETTINGS, DataOptions, TrainingConfig
 
 DEFAULT_MODEL = "fabir"
 # All other flags with texts name files, folders or what may be one.
@@ -478,20 +478,33 @@ def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple
     model, training = _split_settings(values.config, given, type(config), TrainingConfig)
     model |= _flags_of(name, values)
     training |= TrainingConfig.given_flags(values)
+    recorded = recorded_training(run)
     if values.as_published:
-        model, training = _with_published(name, model, training)
+        of_model, of_training = _published(name, config.to_dict() | model, recorded.to_dict() | training)
+        # How long a run lasts may differ from command to command.
+        of_training = {setting: value for setting, value in of_training.items() if setting not in LENGTHS}
+        model, training = of_model | model, of_training | training
     if values.adapt:
         training = _with_adapting(name, config.to_dict() | model, training)
     if training.get("distribution") == "none":
         # Those of the run had their meaning with its distribution.
         training = {"logical_devices": None} | training
-    return config.replace(**model), recorded_training(run).replace(**training)
+    return config.replace(**model), recorded.replace(**training)
 
 
 def _with_published(name: str, model: dict, training: dict) -> tuple[dict, dict]:
     """The given settings of model and training, and those of the paper for what is not given."""
-    of_model, of_training = published_settings(name, model)
+    of_model, of_training = _published(name, model, training)
     return of_model | model, of_training | training
+
+
+def _published(name: str, model: dict, training: dict) -> tuple[dict, dict]:
+    """The paper's settings of model and training, without those that the chosen optimizer lacks."""
+    of_model, of_training = published_settings(name, model)
+    of_optimizers = {setting for settings in OPTIMIZER_SETTINGS.values() for setting in settings}
+    optimizer = training.get("optimizer", of_training.get("optimizer", TrainingConfig.optimizer))
+    useless = of_optimizers - set(OPTIMIZER_SETTINGS.get(optimizer, of_optimizers))
+    return of_model, {setting: value for setting, value in of_training.items() if setting not in useless}
 
 
 def _with_adapting(name: str, model: dict, training: dict) -> dict:

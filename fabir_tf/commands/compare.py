@@ -14,6 +14,7 @@ if __name__ == "__main__":
     # Ends the process, before anything else is imported.
     entry.run("compare")
 
+import re
 from pathlib import Path
 
 from absl import flags
@@ -26,6 +27,9 @@ from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import validate_writable
 from fabir_tf.training.training_config import TrainingConfig
+
+# Scoring needs it, too, and reads no flag file.
+_IMPORT = re.compile(r"\s*--?import[= ]")
 
 
 def define_flags() -> None:
@@ -56,10 +60,12 @@ def _plan(values: flags.FlagValues, folder: Path) -> Plan:
         if not path.is_file():
             raise UserError(f"--configs: {path}: no such file, expected a flag file of fabir-train")
         try:
-            path.read_text(encoding="utf-8")
+            lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             found = f"found bytes that are not UTF-8 at {error.start}"
             raise UserError(f"--configs: {path}: {found}, expected a flag file of fabir-train") from None
+        if any(_IMPORT.match(line) for line in lines):
+            raise UserError(f"--configs: {path}: found --import, expected it on the command line, for all readers")
     if len({path.stem for path in configs}) < len(configs):
         raise UserError(
             "--configs: found two files with the same name, expected different ones, which name the table's rows"
@@ -100,9 +106,14 @@ def training_seeds(texts: list[str]) -> tuple[int, ...]:
     Raises:
         UserError: they are not different whole numbers.
     """
-    if not texts or not all(text.isdecimal() for text in texts) or len(set(texts)) < len(texts):
+    # Python reads no longer numbers.
+    is_whole = bool(texts) and all(text.isdecimal() and len(text) < 20 for text in texts)
+    seeds = tuple(int(text) for text in texts) if is_whole else ()
+    if not is_whole or len(set(seeds)) < len(seeds):
         raise UserError(f"--seeds={','.join(texts)}: expected different whole numbers, such as 1,2,3")
-    return tuple(int(text) for text in texts)
+    for seed in seeds:
+        TrainingConfig.check("seed", seed)
+    return seeds
 
 
 def shared_flags(values: flags.FlagValues) -> tuple[str, ...]:

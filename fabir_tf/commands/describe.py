@@ -58,7 +58,7 @@ def main(values: flags.FlagValues) -> None:
 
 def _limits(values: flags.FlagValues, flag: str) -> list[int]:
     for text in values[flag].value:
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise UserError(f"--{flag}: found {text!r}, expected whole numbers, separated by commas")
     return [int(text) for text in values[flag].value]
 

@@ -73,7 +73,7 @@ def _kinds(values: flags.FlagValues) -> list[str]:
     if unknown or not kinds:
         found = repr(unknown[0]) if unknown else "none"
         raise UserError(f"--kinds={','.join(kinds)}: found {found}, expected some of {', '.join(KINDS)}")
-    if not values.share:
+    if not 0 < values.share <= 1:
         raise UserError(f"--share={values.share}: expected more than 0 and at most 1")
     return kinds
 

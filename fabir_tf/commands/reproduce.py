@@ -7,7 +7,8 @@
         --dataset=squad/v2.0 --bert_base=bert-base-uncased
 
 Of the papers, "fabir" has tables 1 and 2 and figures 3 to 6, and of the thesis table 6 and figures 11 and 12, which
-need no training; "porwal" has tables 6.1 and 6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12;
+need no training; "porwal" has tables 6.1 and 6.2; "bologna" has table 1 and the loss curves 4, 6, 8, 10 and 12, and
+word vectors of 100 dimensions (--vectors) for its first two rows and of 50 (--vectors_50) for the others;
 "cheung" has table 4, whose rows with ELMo and BERT need the folders of --elmo, --bert_base and --bert_large: a row
 without its folder is listed, and not trained. Every row is trained as its paper has it (--as_published); with
 --improved each is trained with our defaults, too. Settings of fabir-train on this command line hold for every run whose
@@ -36,8 +37,17 @@ from fabir_tf.analysis.plotting import NO_PICTURES, write_picture
 from fabir_tf.analysis.scores import COLUMNS, score_groups
 from fabir_tf.commands import cli
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
+from fabir_tf.configuration import as_flag
 from fabir_tf.experiments import cheung, porwal
-from fabir_tf.experiments.compare import Plan, as_markdown, compare, read_history, read_reports, run_command
+from fabir_tf.experiments.compare import (
+    Plan,
+    as_markdown,
+    check_plan,
+    compare,
+    read_history,
+    read_reports,
+    run_command,
+)
 from fabir_tf.experiments.published import FIGURES, FOLDERS, GROUPINGS, IMPROVED, LOSS_CURVES, TABLES, PublishedRun
 from fabir_tf.models import MODELS
 from fabir_tf.models.reader_config import ReaderConfig
@@ -64,6 +74,8 @@ def define_flags() -> None:
     flags.DEFINE_string("output", None, "Folder for the runs, the table and the figure.")
     for name, what in FOLDERS.items():
         flags.DEFINE_string(name, None, f"Folder of {what}, which rows of --paper=cheung begin with.")
+    text = "Word vectors of 50 dimensions, for the rows of --paper=bologna that have such; --vectors is of the others."
+    flags.DEFINE_string("vectors_50", None, text)
     cli.define_setting_flags()
 
 
@@ -78,16 +90,25 @@ def main(values: flags.FlagValues) -> None:
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
     unused = _unused_flags(values, TABLES[values.paper][table])
-    configs = [
-        _write_config(runs, row, improved, _folder(values, row))
+    trainings = [
+        (row, improved)
         for improved in _ways(values)
         for row in _rows(values, table)
         if row.as_published or not improved
+    ]
+    narrow = [(row, improved) for row, improved in trainings if _has_narrow_vectors(values, row, improved)]
+    _validate_narrow_vectors(values, bool(narrow))
+    for row, improved in narrow:
+        unused[_name(row, improved)] |= {"vectors"}
+    configs = [
+        _write_config(runs, row, improved, _flags_of(values, row, improved, (row, improved) in narrow))
+        for row, improved in trainings
     ]
     threshold = cheung.NO_ANSWER_THRESHOLD if values.paper == "cheung" else None
     scored = (_scored_data(values), runs, threshold)
     plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), *scored, unused)
     if table == "6.2":
+        check_plan(plan)
         parts = [f"## {config.stem}\n\n{porwal.answers_table(_answers(plan, config))}" for config in configs]
         _write_table(folder / "table_6.2.md", "\n\n".join(parts))
         return
@@ -116,6 +137,14 @@ def _validate_flags(values: flags.FlagValues) -> None:
             raise UserError(f"--{flag}={found}: not of --paper={values.paper}, expected {expected}")
     cli.validate_given(values, output="the folder for the runs, the table and the figure")
     refuse_single_run(values, "the papers' rows and --seeds set it")
+    if values.table == "6.2":
+        if len(values.seeds) > 1:
+            raise UserError(f"--seeds={','.join(values.seeds)}: table 6.2 is of one reader, expected one seed")
+        if values["epochs"].present:
+            epochs = " and ".join(map(str, porwal.STAGES))
+            raise UserError(f"--epochs={values.epochs}: table 6.2 is of {epochs} epochs, expected none here")
+    if values.figure in GROUPINGS and values.paper == "fabir" and values.limit_evaluation:
+        raise UserError("--limit_evaluation leaves out questions that the figure counts, expected none here")
     if values["as_published"].present:
         raise UserError("--as_published is what fabir-reproduce does; --improved trains our defaults beside it")
     if values.figure in positional_attention.FIGURES and values.paper == "fabir":
@@ -213,9 +242,37 @@ def _ways(values: flags.FlagValues) -> tuple[bool, ...]:
     return (False, True) if values.improved else (False,)
 
 
-def _write_config(runs: Path, row: PublishedRun, improved: bool, folder: str) -> Path:
-    path = runs / "configs" / f"{row.name}{IMPROVED if improved else ''}.flags"
-    write_text(path, row.as_flags(improved, folder))
+def _has_narrow_vectors(values: flags.FlagValues, row: PublishedRun, improved: bool) -> bool:
+    """Whether a row of Bologna's has word vectors of 50 dimensions; as published, the first two have 100."""
+    if values.paper != "bologna" or values["word_dim"].present or values.vectors == "none":
+        return False
+    return improved or row.settings["variant"] > 1
+
+
+def _validate_narrow_vectors(values: flags.FlagValues, are_needed: bool) -> None:
+    """Reports a missing file before hours of training."""
+    if are_needed and not values.vectors_50:
+        raise UserError(
+            "--vectors_50 is missing: rows have word vectors of 50 dimensions, expected their file, such as "
+            "glove.6B.50d.txt, beside that of 100 in --vectors; or --word_dim for all rows"
+        )
+    if values.vectors_50 and not are_needed:
+        raise UserError(f"--vectors_50={values.vectors_50}: no row here has word vectors of 50 dimensions")
+
+
+def _name(row: PublishedRun, improved: bool) -> str:
+    return row.name + (IMPROVED if improved else "")
+
+
+def _flags_of(values: flags.FlagValues, row: PublishedRun, improved: bool, has_narrow_vectors: bool) -> str:
+    """A flag file of `fabir-train`."""
+    text = row.as_flags(improved, _folder(values, row))
+    return text + (as_flag("vectors", values.vectors_50) + "\n" if has_narrow_vectors else "")
+
+
+def _write_config(runs: Path, row: PublishedRun, improved: bool, text: str) -> Path:
+    path = runs / "configs" / f"{_name(row, improved)}.flags"
+    write_text(path, text)
     return path
 
 

@@ -52,7 +52,6 @@ class EdgeReader(TextReader):
         log: Callable[[str], object] | None = None,
         no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ):
-        own = no_answer_threshold == OWN_THRESHOLD
         super().__init__(
             processor,
             self._computed,
@@ -62,7 +61,7 @@ class EdgeReader(TextReader):
             settings.max_passage,
             calibration,
             log,
-            settings.no_answer_threshold if own else no_answer_threshold,
+            _resolved(settings, no_answer_threshold),
         )
         self.settings = settings
         self._model = model
@@ -103,6 +102,10 @@ class EdgeReader(TextReader):
         _validate_names(str(path / model.file), model, settings, processor)
         return cls(settings, processor, model, measured, log, no_answer_threshold)
 
+    def with_threshold(self, no_answer_threshold: float | str | None) -> "EdgeReader":
+        """See `Reader.with_threshold`; "own" is the one that was exported."""
+        return super().with_threshold(_resolved(self.settings, no_answer_threshold))
+
     def in_graph(self, n_best: int = 5) -> "GraphAnswerer":
         """Refused: the model's weights are in another format.
 
@@ -127,3 +130,8 @@ def _validate_names(name: str, model: Runtime, settings: EdgeSettings, processor
             f"{name}: found the inputs {', '.join(model.inputs)} and the outputs {', '.join(model.outputs)}, expected "
             f"inputs among {', '.join(processor.input_specs)}, and the outputs {', '.join(sorted(expected))}"
         )
+
+
+def _resolved(settings: EdgeSettings, no_answer_threshold: float | str | None) -> float | str | None:
+    """The exported threshold for "own"."""
+    return settings.no_answer_threshold if no_answer_threshold == OWN_THRESHOLD else no_answer_threshold

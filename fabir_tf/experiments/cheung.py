@@ -1,6 +1,7 @@
 """Table 4 of Cheung's report: readers of SQuAD 2.0, the best of three runs each, and ensembles of the three."""
 
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from fabir_tf.models.bert_span import BertSpanConfig
 from fabir_tf.models.bidaf_cheung import BidafCheungConfig
 from fabir_tf.pipelines.datasets.sources import names_file
 from fabir_tf.pipelines.json_files import read_json
-from fabir_tf.reading.run_directory import EnsembleDirectory, RunDirectory
+from fabir_tf.reading.run_directory import MEMBERS, EnsembleDirectory, RunDirectory
 
 NO_ANSWER_THRESHOLD = 0.5
 """Where "no answer" is as likely as the best span, before any calibration."""
@@ -54,9 +55,11 @@ def train_ensemble(row: PublishedRun, plan: Plan) -> dict[str, Any]:
     """
     folder, flags = EnsembleDirectory(_ensemble_folder(row, plan)), _ensemble_flags(row, plan)
     if not folder.is_started:
+        # What an interrupted command has left.
+        shutil.rmtree(folder.path / MEMBERS, ignore_errors=True)
         run_command("pack", flags, Path(row.name))
     if not (folder.path / REPORT).exists():
-        evaluate(plan, folder.path, True, Path(row.name))
+        evaluate(plan, folder.path, folder.member(0).read_model_config().null_head, Path(row.name))
     return {"configuration": row.name, "seed": _seeds(plan)} | read_json(folder.path / REPORT)
 
 

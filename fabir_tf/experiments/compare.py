@@ -92,7 +92,7 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
     Raises:
         UserError: a run failed, or the folder holds another comparison.
     """
-    _check_plan(plan)
+    check_plan(plan)
     found: dict[Path, list[dict]] = {config: [] for config in plan.configs}
     # Seed by seed, so that the table has all rows early.
     for seed in plan.seeds:
@@ -111,8 +111,15 @@ def compare(plan: Plan, log: Callable[[str], None]) -> list[dict]:
     return rows
 
 
-def _check_plan(plan: Plan) -> None:
-    """Refuses to mix two comparisons in one folder; seeds and configurations may be added to one."""
+def check_plan(plan: Plan) -> None:
+    """Refuses to mix two comparisons in one folder; seeds and configurations may be added to one.
+
+    Args:
+        plan: what is compared.
+
+    Raises:
+        UserError: the folder holds another comparison.
+    """
     path = plan.folder / "plan.json"
     asked = {"flags": list(plan.flags), "dataset": plan.dataset}
     if not path.exists():
@@ -257,9 +264,12 @@ def read_reports(plan: Plan) -> list[dict]:
 
 def _parameters(run: RunDirectory) -> int:
     """Trainable parameters."""
+    from fabir_tf.backends import backend
     from fabir_tf.models import build_model
     from fabir_tf.models.parameters import count_trainable
 
+    # The next run needs all of a GPU's memory, which a model would take here.
+    backend.use_cpu()
     # The frozen table may be large, and has no trainable parameters.
     config = run.read_model_config()
     return count_trainable(build_model(config.replace(frozen_words=0) if hasattr(config, "frozen_words") else config))

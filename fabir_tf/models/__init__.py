@@ -121,12 +121,14 @@ def build_model(
     if as_published:
         if not isinstance(model, str):
             raise ConfigError(f"as_published needs the name of a model, found a {type(model).__name__}")
-        overrides = published_settings(model, overrides)[0] | overrides
+        overrides = _checked_published(model, overrides) | overrides
     tables, sizes = _frozen_tables(vectors, processor)
     config = config_class(model)() if isinstance(model, str) else model
     if tables and "frozen_words" not in config.to_dict():
         raise ConfigError(f"vectors: {model_name(config)} has no word vectors")
     built = MODELS[model_name(config)].build(config.replace(**sizes | overrides))
+    if processor is not None:
+        _validate_inputs(built, processor)
     _validate_tables(built, tables)
     set_frozen_tables(built, tables)
     return refuse_useless_methods(built)
@@ -153,9 +155,30 @@ def _frozen_tables(
     return {"word_embedding": table}, {"frozen_words": table.shape[0], "word_dim": table.shape[1]}
 
 
+def _checked_published(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The paper's settings of a model; the given ones are checked first, because others depend on them."""
+    fields = config_class(name)
+    for field, value in given.items():
+        if field in fields.__dataclass_fields__:
+            fields.check(field, value)
+    return published_settings(name, given)[0]
+
+
+def _validate_inputs(model: keras.Model, processor: TextProcessor) -> None:
+    """Refuses a processor whose arrays do not fit the model's inputs."""
+    inputs = {tensor.name: tuple(tensor.shape) for tensor in model.inputs}
+    specs = {name: tuple(shape) for name, (shape, _) in processor.input_specs.items()}
+    if inputs != specs:
+        name = next(name for name in (*inputs, *specs) if inputs.get(name) != specs.get(name))
+        raise ConfigError(f"processor: gives {name} of shape {specs.get(name)}, the model needs {inputs.get(name)}")
+
+
 def _validate_tables(model: keras.Model, tables: Mapping[str, np.ndarray]) -> None:
     """Refuses tables that other settings do not fit."""
+    found_layers = {layer.name for layer in model.layers}
     for name, table in tables.items():
+        if name not in found_layers:
+            raise ConfigError(f"vectors: with these settings the model has no {name} of its own, expected none")
         layer = model.get_layer(name)
         expected = (layer.frozen_rows, layer.dim)
         if table.shape != expected:

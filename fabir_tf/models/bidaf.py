@@ -14,7 +14,8 @@ from fabir_tf.models.texts import TEXTS, text_inputs
 
 @dataclasses.dataclass(frozen=True)
 class BidafConfig(CharacterReaderConfig):
-    """BiDAF's configuration; the defaults are the published model.
+    """BiDAF's configuration; the defaults are the published model, except for `max_answer`, `max_word_characters` and
+    `logit_biases`.
 
     Raises:
         ConfigError: a value is out of its range.

@@ -49,11 +49,18 @@ class BidafBolognaConfig(CharacterReaderConfig):
         """The features of a recurrent layer's output."""
         return 2 * self.units
 
+    @property
+    def answer_limit(self) -> int | None:
+        """See `ReaderConfig.answer_limit`."""
+        return None if self._is_independent else self.max_answer
+
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """Variants 0 to 3 choose start and end independently, unless there is a null head."""
-        if self.variant == 4 or self.null_head:
-            return super().decoder(n_best)
-        return layers.IndependentDecoder(n_best)
+        return layers.IndependentDecoder(n_best) if self._is_independent else super().decoder(n_best)
+
+    @property
+    def _is_independent(self) -> bool:
+        return self.variant < 4 and not self.null_head
 
 
 BOLOGNA_AS_PUBLISHED = Published(

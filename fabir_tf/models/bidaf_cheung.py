@@ -37,7 +37,8 @@ _BATCH_SIZES = {"table": 60, "elmo": 32, "bert": 16}
 
 @dataclasses.dataclass(frozen=True)
 class BidafCheungConfig(WordReaderConfig):
-    """Its configuration; the defaults are the published model, which has a null head, except for `null_pairs`.
+    """Its configuration; the defaults are the published model, which has a null head, except for `null_pairs`, and for
+    `tune_word_model` with BERT's vectors.
 
     Raises:
         ConfigError: a value is out of its range, or there are null pairs without a null head.

@@ -14,7 +14,8 @@ from fabir_tf.models.texts import TEXTS, text_inputs
 
 @dataclasses.dataclass(frozen=True)
 class BidafPorwalConfig(WordReaderConfig):
-    """Its configuration; the defaults are the published model. A word vector is GloVe's (100) and fastText's (300).
+    """Its configuration; the defaults are the published model, except for `max_answer` and `keras_initializers`. A word
+    vector is GloVe's (100) and fastText's (300).
 
     Raises:
         ConfigError: a value is out of its range.

@@ -85,6 +85,11 @@ class ReaderConfig(Config):
         """
         return 1.0
 
+    @property
+    def answer_limit(self) -> int | None:
+        """The longest answer that the decoder may choose, in tokens; None for no limit."""
+        return self.max_answer
+
     def decoder(self, n_best: int) -> keras.layers.Layer:
         """The layer that chooses the first and last tokens of the answers from the logits.
 

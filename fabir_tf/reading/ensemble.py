@@ -124,6 +124,8 @@ class Ensemble:
         self._has_null = np.array([member.config.null_head for member in self.members])
         validate_threshold(no_answer_threshold, self.has_null)
         self._threshold = no_answer_threshold
+        if not calibration and no_answer_threshold != OWN_THRESHOLD:
+            self.members = self._members_with(no_answer_threshold)
         self._last: tuple[SquadData, dict[tuple[type, str], TokenizedDataset]] | None = None
         if self.has_null and not self._has_null.all():
             names = ", ".join(f"{number} ({self.members[number]!r})" for number in np.flatnonzero(~self._has_null))
@@ -218,9 +220,13 @@ class Ensemble:
         other.__dict__ |= self.__dict__ | {"_threshold": no_answer_threshold}
         if not self.calibration:
             # A calibration of the ensemble was measured on the members as they are.
-            always = None if no_answer_threshold is None else OWN_THRESHOLD
-            other.members = [member.with_threshold(always) for member in self.members]
+            other.members = self._members_with(no_answer_threshold)
         return other
+
+    def _members_with(self, no_answer_threshold: float | str | None) -> list[Reader]:
+        """The members with the temperature that goes with a threshold of the ensemble."""
+        always = None if no_answer_threshold is None else OWN_THRESHOLD
+        return [member.with_threshold(always) for member in self.members]
 
     def answer(self, question: str, passage: str, n_best: int = 1) -> Answer:
         """Answers one question; see `Reader.answer`. There are at most 20 spans for each member."""

@@ -65,7 +65,7 @@ class Reader(TextReader):
             backend.Logits(model),
             lambda count: backend.traced(config.decoder(count), has_null=config.null_head),
             config.null_head,
-            config.max_answer,
+            config.answer_limit,
             max_passage,
             calibration,
             log,

@@ -136,10 +136,17 @@ class RunDirectory:
             max_answer: longest predicted answer, in tokens; None for the run's own.
 
         Raises:
-            UserError: the folder holds no run, or its configuration is damaged or of an unknown model.
+            UserError: the folder holds no run, or its configuration is damaged or of an unknown model; or the reader
+                has no limit.
         """
         config = self._own_config()
-        return config if max_answer is None else config.replace(max_answer=max_answer)
+        if max_answer is None:
+            return config
+        config = config.replace(max_answer=max_answer)
+        if config.answer_limit is None:
+            found = f"{self.path} chooses start and end apart, so that answers have no limit"
+            raise UserError(f"--max_answer={max_answer}: {found}, expected none")
+        return config
 
     def _own_config(self) -> ReaderConfig:
         values = dict(self.read_config()["model"])

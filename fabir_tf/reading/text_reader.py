@@ -413,8 +413,11 @@ class TextReader(abc.ABC):
 
     def _tell_language(self, is_other: bool) -> None:
         """Says once that some passages are not read."""
-        if is_other and self._log:
-            log, self._log = self._log, None
+        if not is_other:
+            return
+        # Another thread may be here, too.
+        log, self._log = self._log, None
+        if log:
             log(READS_ENGLISH)
 
 

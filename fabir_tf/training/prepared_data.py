@@ -165,7 +165,7 @@ def prepare_data(
         eval_data = evaluation.data
     if processor_folder is None and not training.start_from:
         processor = processor.fit([tokenized, evaluation])
-    limits = (training.max_passage, training.max_question, model_config.max_answer)
+    limits = (training.max_passage, training.max_question, model_config.answer_limit)
     examples, ledger = training_examples(tokenized, *limits, model_config.null_head, training.max_word)
     for question, detail in left_out:
         ledger.add(question, "dropped", reason=SET_ASIDE, detail=detail)
@@ -177,7 +177,7 @@ def prepare_data(
         teachers.append(_distributions_of(training.start_from, train_data, log))
     wrong = len(groups) - len(np.unique(groups))
     eval_ledger = measure_coverage(
-        eval_data, evaluation.passage_tokens(), model_config.max_answer, model_config.null_head
+        eval_data, evaluation.passage_tokens(), model_config.answer_limit, model_config.null_head
     )
     return PreparedData(
         processor,

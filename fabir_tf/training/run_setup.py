@@ -17,7 +17,7 @@ from fabir_tf.pipelines.text.processor import TextProcessor, saved_rules
 from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
 from fabir_tf.training.prepared_data import PreparedData, load_data, prepare_data
-from fabir_tf.training.training_config import DEVICE_SETTINGS, DataOptions, TrainingConfig
+from fabir_tf.training.training_config import DEVICE_SETTINGS, LENGTHS, DataOptions, TrainingConfig
 
 # Settings of a model that its text processor has, too, which a run takes from the reader that it starts from.
 _OF_PROCESSOR = ("max_word_characters", "encoder", "word_vectors", "word_model", "pool_words")
@@ -215,7 +215,7 @@ def _check_run(run: RunDirectory, model_config: ReaderConfig, training: Training
         raise UserError(f"--run_dir={run.path} holds a run of --model={name}, found --model={found}")
     asked = {"model": model_config, "training": training}
     # The data decides the sizes, and a run may be resumed in order to train longer or shorter, or on other devices.
-    free = _derived(model_config) | {"epochs", "max_steps", "patience", "max_minutes", *DEVICE_SETTINGS}
+    free = _derived(model_config) | {*LENGTHS, *DEVICE_SETTINGS}
     for part, config in asked.items():
         # A setting that was added later has its default value in an earlier run.
         recorded_values = type(config)().to_dict() | recorded[part]

@@ -10,6 +10,9 @@ BATCHINGS = ("questions", "passages")
 DISTRIBUTIONS = ("none", "mirrored", "data_parallel")
 DEVICE_SETTINGS = ("distribution", "logical_devices")
 """The settings of the devices, which a resumed run may change."""
+LENGTHS = ("epochs", "max_steps", "patience", "max_minutes")
+"""The settings of when a training ends, which may differ when it is resumed."""
+
 OPTIMIZER_SETTINGS = {
     "adam": ("adam_beta_1", "adam_beta_2", "adam_epsilon"),
     "adamw": ("adam_beta_1", "adam_beta_2", "adam_epsilon", "weight_decay"),
@@ -20,7 +23,8 @@ OPTIMIZER_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Config):
-    """The data and hyper-parameters of a run; the defaults are the paper's (FABIR section IV, thesis table 5).
+    """The data and hyper-parameters of a run; the defaults are FABIR's (section IV, thesis table 5), except for
+    `smoothing_deviation` and `max_word`.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
@@ -215,7 +219,7 @@ class TrainingConfig(Config):
 
     def _validate_optimizer(self) -> None:
         """Refuses settings that would have no effect."""
-        for name in {name for names in OPTIMIZER_SETTINGS.values() for name in names}:
+        for name in sorted({name for names in OPTIMIZER_SETTINGS.values() for name in names}):
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             if value != default and name not in OPTIMIZER_SETTINGS[self.optimizer]:
                 raise ConfigError(f"{name} is of no effect with optimizer={self.optimizer!r}, found {value}")

@@ -11,7 +11,7 @@ from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_rec
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import Position, file_lines, reading_errors
 from fabir_tf.pipelines.json_files import loads, quoted, shown
-from fabir_tf.pipelines.text.readable import blank_texts, is_blank
+from fabir_tf.pipelines.text.readable import blank_texts
 
 _EXPECTED = "a file of questions"
 
@@ -34,24 +34,19 @@ def read_asked(path: str | os.PathLike[str], position: Position | None = None) -
     name = "standard input" if os.fspath(path) == STANDARD_INPUT else str(path)
     position = position or Position()
     has_lines = format_of(path) in (None, FORMATS[".jsonl"])
-    records = _lines(path, name, position) if has_lines else _without_passages(read_records(path, position))
+    records = _lines(path, name, position) if has_lines else read_records(path, position, has_passages=False)
     first = next(records, None)
     if first is None:
         raise UserError(f"{name}: found no question, expected one a line.")
     return itertools.chain([first], records)
 
 
-def _without_passages(records: Iterable[Record]) -> Iterator[Record]:
-    for record in records:
-        yield Record(record.id, record.question, "", record.error)
-
-
 def _lines(path: str | os.PathLike[str], name: str, position: Position) -> Iterator[Record]:
     places = PlacesOnDisk()
     for number, line in enumerate(_bytes_of(path, name, position), 1):
-        if line.strip():
-            place = f"line {number}"
-            record = _record(line, number, f"{name}: {place}")
+        place = f"line {number}"
+        record = _record(line, number, f"{name}: {place}")
+        if record:
             # The number 7 and the text "7" are two ids.
             if places.setdefault(f"{type(record.id).__name__} {record.id}", place) != place:
                 error = f"{name}: line {number} repeats the id {quoted(record.id)}, expected another."
@@ -68,14 +63,17 @@ def _bytes_of(path: str | os.PathLike[str], name: str, position: Position) -> It
         yield from iter(sys.stdin.buffer.readline, b"")
 
 
-def _record(line: bytes, number: int, place: str) -> Record:
+def _record(line: bytes, number: int, place: str) -> Record | None:
+    """What a line asks; None of an empty one."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError:
         return Record(str(number), "", "", f"{place} is not UTF-8, expected a question.")
+    if not text:
+        return None
     if not text.startswith("{"):
-        fault = next((f"{place}: {fault}" for fault in blank_texts(question=text)), "")
-        return Record(str(number), "" if fault else text, "", fault)
+        faults = blank_texts(question=text)
+        return Record(str(number), "", "", f"{place}: {faults[0]}") if faults else Record(str(number), text, "")
     try:
         fields = loads(text)
     except (ValueError, RecursionError) as error:
@@ -83,6 +81,7 @@ def _record(line: bytes, number: int, place: str) -> Record:
     identifier, question = fields.get("id", str(number)), fields.get("question")
     if isinstance(identifier, bool) or not isinstance(identifier, str | int):
         return Record(str(number), "", "", f"{place}: id is {shown(identifier)}, expected a text or a whole number.")
-    if not isinstance(question, str) or is_blank(question):
+    if not isinstance(question, str):
         return Record(identifier, "", "", f"{place}: question is {shown(question)}, expected a text.")
-    return Record(identifier, question, "")
+    faults = blank_texts(question=question)
+    return Record(identifier, "", "", f"{place}: {faults[0]}") if faults else Record(identifier, question, "")

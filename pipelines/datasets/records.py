@@ -4,7 +4,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -12,7 +12,7 @@ from fabir_tf.pipelines.datasets import csv_rows, json_rows
 from fabir_tf.pipelines.datasets.formats import EXPECTED, FORMATS, Format, format_of, read_rows, recognized
 from fabir_tf.pipelines.datasets.json_rows import Document
 from fabir_tf.pipelines.datasets.places import PlacesOnDisk
-from fabir_tf.pipelines.datasets.rows import Row, RowReader, is_question_row
+from fabir_tf.pipelines.datasets.rows import PASSAGE_KEYS, Row, RowReader, is_question_row
 from fabir_tf.pipelines.datasets.squad import SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import GZIP, Position, file_lines, reading_errors
@@ -38,7 +38,9 @@ class Record:
     error: str = ""
 
 
-def read_records(path: str | os.PathLike[str], position: Position | None = None) -> Iterator[Record]:
+def read_records(
+    path: str | os.PathLike[str], position: Position | None = None, has_passages: bool = True
+) -> Iterator[Record]:
     """Reads questions one at a time from a file in any of the formats; answers in it are not looked at.
 
     A JSON line is an object with the texts `question` and `passage` (or `context`) and an optional `id`. Each line
@@ -49,6 +51,7 @@ def read_records(path: str | os.PathLike[str], position: Position | None = None)
     Args:
         path: a file, or "-" for JSON, JSON lines or CSV on standard input.
         position: is kept up to date where the file is not read at once.
+        has_passages: whether passages are read; without, a row needs none, and its record has an empty one.
 
     Returns:
         An iterator of records; a bad line or row gives a record with an `error`, and reading continues.
@@ -57,11 +60,11 @@ def read_records(path: str | os.PathLike[str], position: Position | None = None)
         UserError: the file cannot be read, or is a single JSON document in an unknown form.
     """
     if os.fspath(path) == STANDARD_INPUT:
-        return _streamed_records(_standard_input(), "standard input")
+        return _streamed_records(_standard_input(), "standard input", None, has_passages)
     named = format_of(path)
     if named in (None, FORMATS[".jsonl"], FORMATS[".csv"]):
-        return _streamed_records(file_lines(path, EXPECTED, position or Position()), str(path), named)
-    return _records(read_rows(path, is_question_row), str(path))
+        return _streamed_records(file_lines(path, EXPECTED, position or Position()), str(path), named, has_passages)
+    return _records(read_rows(path, is_question_row), str(path), has_passages)
 
 
 # === Files and lines ===
@@ -87,38 +90,38 @@ def _read_line(stream: BinaryIO) -> bytes:
 # === Records ===
 
 
-def _streamed_records(lines: Iterable[bytes], name: str, named: Format | None = None) -> Iterator[Record]:
+def _streamed_records(lines: Iterable[bytes], name: str, named: Format | None, has_passages: bool) -> Iterator[Record]:
     # A function of its own, because a file that cannot be opened is reported before the first record.
     lines = iter(lines)
     first = next(lines, b"")
     found = recognized(first) or named
     if found is FORMATS[".csv"]:
-        yield from _row_records(csv_rows.stream_rows(itertools.chain([first], lines), name), name)
+        rows = csv_rows.stream_rows(itertools.chain([first], lines), name)
+        yield from _row_records(rows, name, has_passages)
     elif found and found.rows:
-        yield from _row_records(found.rows(b"".join([first, *lines]), name, (), None), name)
+        yield from _row_records(found.rows(b"".join([first, *lines]), name, (), None), name, has_passages)
     else:
-        yield from _records(json_rows.read_stream(itertools.chain([first], lines), name), name)
+        yield from _records(json_rows.read_stream(itertools.chain([first], lines), name), name, has_passages)
 
 
-def _records(source: Document | Iterator[Row], name: str) -> Iterator[Record]:
+def _records(source: Document | Iterator[Row], name: str, has_passages: bool) -> Iterator[Record]:
     if not isinstance(source, Document):
-        yield from _row_records(source, name)
+        yield from _row_records(source, name, has_passages)
         return
     rows = json_rows.rows_of_document(source.content, name)
     if rows is None:
-        yield from _squad_records(squad_from_json(source.content, name, judge_answers=False))
+        yield from _squad_records(squad_from_json(source.content, name, judge_answers=False), has_passages)
     else:
-        yield from _row_records(rows, name)
+        yield from _row_records(rows, name, has_passages)
 
 
-def _squad_records(data: SquadData) -> Iterator[Record]:
+def _squad_records(data: SquadData, has_passages: bool) -> Iterator[Record]:
     for question in data.questions:
-        passage = data.passages[question.passage]
-        error = _blank(f"{data.name}: question {question.id!r}", question=question.text, passage=passage)
-        yield _record(question.given_id, question.text, passage, error)
+        texts = {"question": question.text} | ({"passage": data.passages[question.passage]} if has_passages else {})
+        yield _record(f"{data.name}: question {question.id!r}", question.given_id, texts)
 
 
-def _row_records(rows: Iterable[Row], name: str) -> Iterator[Record]:
+def _row_records(rows: Iterable[Row], name: str, has_passages: bool) -> Iterator[Record]:
     reader = RowReader(name, judge_answers=False, place_of_id=PlacesOnDisk())
     for row in rows:
         # Of all rows before it, only the ids are needed.
@@ -126,21 +129,28 @@ def _row_records(rows: Iterable[Row], name: str) -> Iterator[Record]:
         reader.broken.clear()
         passages: dict[tuple[str, str], int] = {}
         try:
-            question = reader.row(row, passages)
+            question = reader.row(row if has_passages else _without_passage(row), passages)
         except UserError as mistake:
             yield Record(_id_of(row), "", "", str(mistake))
             continue
         ((_, passage),) = passages
-        error = _blank(f"{name}: {row.place}", question=question.text, passage=passage)
-        yield _record(question.given_id, question.text, passage, error)
+        texts = {"question": question.text} | ({"passage": passage} if has_passages else {})
+        yield _record(f"{name}: {row.place}", question.given_id, texts)
 
 
-def _record(identifier: str | int, question: str, passage: str, error: str) -> Record:
-    return Record(identifier, "", "", error) if error else Record(identifier, question, passage)
+def _without_passage(row: Row) -> Row:
+    """A row whose passage is empty, whatever it is in the file."""
+    if not isinstance(row.fields, dict):
+        return row
+    fields = {name: value for name, value in row.fields.items() if name not in PASSAGE_KEYS}
+    return replace(row, fields=fields | {PASSAGE_KEYS[0]: ""})
 
 
-def _blank(location: str, **texts: str) -> str:
-    return next((f"{location}: {fault}" for fault in blank_texts(**texts)), "")
+def _record(location: str, identifier: str | int, texts: dict[str, str]) -> Record:
+    faults = blank_texts(**texts)
+    if faults:
+        return Record(identifier, "", "", f"{location}: {faults[0]}")
+    return Record(identifier, texts["question"], texts.get("passage", ""))
 
 
 def _id_of(row: Row) -> str | int:
