@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.masking import MASKED_LOGIT
+from fabir_tf.layers.core.take import take
 from fabir_tf.layers.heads.span_scores import answer_score, span_probabilities
 
 
@@ -59,12 +60,28 @@ class SpanDecoder(keras.layers.Layer):
         if self.max_answer is None:
             log_probability, first, last = self._best(_all_spans(start, end), length)
         else:
-            log_probability, first, further = self._best(_short_spans(start, end, self.max_answer), self.max_answer)
-            last = first + further
+            log_probability, first, last = self._best_short(start, end)
         # A short passage has fewer spans than n_best.
         first, last = (ops.minimum(token, length - 1) for token in (first, last))
         best = (first[:, 0], last[:, 0], start_logits, end_logits, null_logits, self.null_pairs)
         return first, last, span_probabilities(log_probability, start_logits), answer_score(*best)
+
+    def _best_short(self, start, end):
+        """As `_best` of all short spans, in memory for `(batch, passage)` and not for `(batch, passage, max_answer)`.
+
+        The n best spans start at the n tokens whose best spans are best.
+        """
+        # A short passage has fewer starts than n_best.
+        start = ops.pad(start, ((0, 0), (0, self.n_best)), constant_values=2 * MASKED_LOGIT)
+        end = ops.pad(end, ((0, 0), (0, self.n_best + self.max_answer - 1)), constant_values=2 * MASKED_LOGIT)
+        _, chosen = ops.top_k(start + _maximum_ahead(end, self.max_answer), self.n_best)
+        # Where spans tie, the earlier start goes first.
+        chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
+        ahead = ops.arange(self.max_answer)
+        spans = _take_in_rows(start, chosen)[..., None] + _take_in_rows(end, chosen[..., None] + ahead)
+        values, row, further = self._best(spans, self.max_answer)
+        first = _take_in_rows(chosen, row)
+        return values, first, first + further
 
     def _best(self, spans, width):
         """The n best entries of `(batch, passage, width)`: their values, rows and columns."""
@@ -90,11 +107,22 @@ class SpanDecoder(keras.layers.Layer):
         return super().get_config() | config
 
 
-def _short_spans(start, end, max_answer: int):
-    """The band of allowed spans, `(batch, passage, max_answer)`: entry (i, k) is the span i .. i + k."""
-    length = ops.shape(start)[1]
-    padded = ops.pad(end, ((0, 0), (0, max_answer - 1)), constant_values=2 * MASKED_LOGIT)
-    return start[..., None] + ops.stack([padded[:, k : k + length] for k in range(max_answer)], axis=-1)
+def _maximum_ahead(values, count: int):
+    """The largest of each value of `(batch, length)` and the `count - 1` after it, `(batch, length - count + 1)`."""
+    width = 1
+    while width < count:
+        # The last step is shorter: two stretches may overlap.
+        step = min(width, count - width)
+        values = ops.maximum(values[:, :-step], values[:, step:])
+        width += step
+    return values
+
+
+def _take_in_rows(values, columns):
+    """The values of `(batch, length)` in columns `(batch, ...)` of their own row."""
+    batch, length = ops.shape(values)[:2]
+    offsets = ops.reshape(ops.arange(batch) * length, (-1,) + (1,) * (len(columns.shape) - 1))
+    return take(ops.reshape(values, (-1,)), offsets + columns)
 
 
 def _all_spans(start, end):

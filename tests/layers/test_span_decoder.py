@@ -72,6 +72,16 @@ def test_the_best_spans_in_order(length, max_answer, n_best):
     assert_decodes(random_logits(13, length, seed=length), random_logits(13, length, seed=89), max_answer, n_best)
 
 
+@pytest.mark.parametrize("max_answer", [1, 2, 15, 16])
+@pytest.mark.parametrize("n_best", [1, 3, 50])
+def test_many_spans_that_tie(max_answer, n_best):
+    start = np.round(random_logits(29, 23, seed=5, scale=1.0))
+    start[:, 19:] = PADDING
+    end = np.zeros_like(start)
+    end[:, 19:] = PADDING
+    assert_decodes(start, end, max_answer, n_best, digits=6)
+
+
 def test_confident_logits():
     assert_decodes(random_logits(61, 19, seed=1, scale=12.0), random_logits(61, 19, seed=2, scale=12.0), 15, 1)
 
