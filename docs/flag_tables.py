@@ -51,7 +51,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | --- | --- |
 | `fabir-prepare` | `--output`, and those of `fabir-train` except `--resume`, `--prepared` and `--vector_cache` |
 | `fabir-compare` | `--configs`, `--seeds`, `--output`, `--test_dataset`, and, for every run, those of `fabir-train` except `--run_dir`, `--resume`, `--prepared`, `--vector_cache`, `--seed` and `--model` |
-| `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, `--elmo`, `--bert_base`, `--bert_large`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
+| `fabir-reproduce` | `--paper`, `--table` or `--figure`, `--improved`, `--vectors_50`, `--elmo`, `--bert_base`, `--bert_large`, and those of `fabir-compare` except `--configs` and `--test_dataset` |
 | `fabir-evaluate` | `--run_dir` or `--predictions_file` (with `--no_answer_file` for SQuAD 2.0), `--dataset`, `--output_file`, `--spans_file`, `--na_prob_file`, `--report_file` |
 | `fabir-predict` | `--run_dir`, `--question` with `--passage`, or `--input_file` (a file of questions; `-` is standard input), `--document` (a file or folder to answer from) with `--paragraphs`, `--output_file`, `--n_best`, `--resume` ([go on](guides/files.md#long-files) with an interrupted output) |
 | `fabir-index` | `--input` (a folder, a file or JSON lines), `--index`, `--shards` |
