@@ -174,24 +174,19 @@ def write_document_answers(
 
 
 def _lines(records: Sequence[Record], answer: AnswerRecords) -> list[dict[str, Any]]:
-    found = _answered([record for record in records if not record.error], answer)
+    found = iter(_answered([record for record in records if not record.error], answer))
     return [{"id": record.id} | ({"error": record.error} if record.error else next(found)) for record in records]
 
 
-def _answered(records: Sequence[Record], answer: AnswerRecords) -> Iterator[dict[str, Any]]:
+def _answered(records: Sequence[Record], answer: AnswerRecords) -> list[dict[str, Any]]:
     """The answers as JSON values; a question that cannot be read costs no other its answer."""
     try:
-        found = [one.to_dict() for one in answer(records)]
+        return [one.to_dict() for one in answer(records)]
     except QuestionError as error:
         if len(records) == 1:
-            yield {"error": error.reason}
-            return
-    else:
-        yield from found
-        return
+            return [{"error": error.reason}]
     middle = len(records) // 2
-    yield from _answered(records[:middle], answer)
-    yield from _answered(records[middle:], answer)
+    return _answered(records[:middle], answer) + _answered(records[middle:], answer)
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

@@ -90,20 +90,7 @@ def main(values: flags.FlagValues) -> None:
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
     unused = _unused_flags(values, TABLES[values.paper][table])
-    trainings = [
-        (row, improved)
-        for improved in _ways(values)
-        for row in _rows(values, table)
-        if row.as_published or not improved
-    ]
-    narrow = [(row, improved) for row, improved in trainings if _has_narrow_vectors(values, row, improved)]
-    _validate_narrow_vectors(values, bool(narrow))
-    for row, improved in narrow:
-        unused[_name(row, improved)] |= {"vectors"}
-    configs = [
-        _write_config(runs, row, improved, _flags_of(values, row, improved, (row, improved) in narrow))
-        for row, improved in trainings
-    ]
+    configs = _write_configs(values, runs, table, unused)
     threshold = cheung.NO_ANSWER_THRESHOLD if values.paper == "cheung" else None
     scored = (_scored_data(values), runs, threshold)
     plan = Plan(tuple(configs), training_seeds(values.seeds), shared_flags(values), *scored, unused)
@@ -242,6 +229,27 @@ def _ways(values: flags.FlagValues) -> tuple[bool, ...]:
     return (False, True) if values.improved else (False,)
 
 
+def _write_configs(values: flags.FlagValues, runs: Path, table: str, unused: dict[str, frozenset[str]]) -> list[Path]:
+    """Writes a flag file of `fabir-train` for each row and way; a row with vectors of its own does not use others."""
+    trainings = [
+        (row, improved)
+        for improved in _ways(values)
+        for row in _rows(values, table)
+        if row.as_published or not improved
+    ]
+    narrow = [_has_narrow_vectors(values, row, improved) for row, improved in trainings]
+    _validate_narrow_vectors(values, any(narrow))
+    paths = []
+    for (row, improved), is_narrow in zip(trainings, narrow, strict=True):
+        name, text = row.name + (IMPROVED if improved else ""), row.as_flags(improved, _folder(values, row))
+        if is_narrow:
+            unused[name] |= {"vectors"}
+            text += as_flag("vectors", values.vectors_50) + "\n"
+        paths.append(runs / "configs" / f"{name}.flags")
+        write_text(paths[-1], text)
+    return paths
+
+
 def _has_narrow_vectors(values: flags.FlagValues, row: PublishedRun, improved: bool) -> bool:
     """Whether a row of Bologna's has word vectors of 50 dimensions; as published, the first two have 100."""
     if values.paper != "bologna" or values["word_dim"].present or values.vectors == "none":
@@ -258,22 +266,6 @@ def _validate_narrow_vectors(values: flags.FlagValues, are_needed: bool) -> None
         )
     if values.vectors_50 and not are_needed:
         raise UserError(f"--vectors_50={values.vectors_50}: no row here has word vectors of 50 dimensions")
-
-
-def _name(row: PublishedRun, improved: bool) -> str:
-    return row.name + (IMPROVED if improved else "")
-
-
-def _flags_of(values: flags.FlagValues, row: PublishedRun, improved: bool, has_narrow_vectors: bool) -> str:
-    """A flag file of `fabir-train`."""
-    text = row.as_flags(improved, _folder(values, row))
-    return text + (as_flag("vectors", values.vectors_50) + "\n" if has_narrow_vectors else "")
-
-
-def _write_config(runs: Path, row: PublishedRun, improved: bool, text: str) -> Path:
-    path = runs / "configs" / f"{_name(row, improved)}.flags"
-    write_text(path, text)
-    return path
 
 
 def _write_table(path: Path, text: str) -> None:
