@@ -183,6 +183,15 @@ def test_the_pages_of_a_pdf():
     assert whole[slice(*blocks[0].content.span(start, start + len("engineers")))] == "engi-\nneers"
 
 
+def test_a_running_head_is_left_out_only_where_pages_begin_or_end():
+    # Page numbers stand below tables of years.
+    years = [["Year", "1846", "1900", "of the mill", str(page)] for page in range(1, 4)]
+    pages = [*years, ["1950", "the lake", "Year", "4"], ["Year"], ["the 4", "5", "1960"], ["5"], [], ["Year", "6", "7"]]
+    blocks = pdf_blocks(["\n".join(lines) for lines in pages])
+    shown = [" ".join(block.content.text for block in blocks if block.page == page) for page in range(1, 10)]
+    assert shown == [*["1846 1900 of the mill"] * 3, "1950 the lake Year", "", "the 4 5", "", "", "6"]
+
+
 def pdf_file(pages):
     """A PDF with one line of Helvetica under the other."""
     objects = ["<</Type/Catalog/Pages 2 0 R>>", "", "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"]
