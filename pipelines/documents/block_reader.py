@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from fabir_tf.pipelines.documents.blocks import DEEPEST, Outline
-from fabir_tf.pipelines.documents.lines import is_blank
+from fabir_tf.pipelines.documents.lines import in_parts, is_blank
 from fabir_tf.pipelines.documents.mapped_text import MappedText, joined
 
 ReadBlock = Callable[[list[MappedText], int, str, int], int]
@@ -52,4 +52,5 @@ class BlockReader(ABC):
 
     def add(self, kind: str, lines: list[MappedText]) -> None:
         """Adds a paragraph."""
-        self.outline.add(kind, self.shown(joined(lines, "\n")))
+        for part in in_parts(lines):
+            self.outline.add(kind, self.shown(joined(part, "\n")))

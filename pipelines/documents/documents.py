@@ -14,7 +14,7 @@ from fabir_tf.pipelines.documents.pdf import PAGE_BREAK, pdf_blocks, pdf_pages
 from fabir_tf.pipelines.documents.plain_text import plain_blocks
 from fabir_tf.pipelines.documents.rst import rst_blocks
 
-VERSION = 1
+VERSION = 2
 """Rules that change the paragraphs of any document are a new version; an index then reads its documents again."""
 
 PLAIN, PDF = "plain", "pdf"

@@ -1,13 +1,16 @@
 """Lines of a document: cutting, indentation, and the ends of what is indented."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fabir_tf.pipelines.documents.mapped_text import MappedText, joined
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _INDENTATION = re.compile(r"[ \t]*")
 TAB = 4
+
+LONGEST = 500
+"""Words of a paragraph that has no end, such as that of a log: from so many on, it ends with its line."""
 
 
 def lines_of(content: MappedText) -> list[MappedText]:
@@ -17,6 +20,20 @@ def lines_of(content: MappedText) -> list[MappedText]:
         lines.append(content.part(start, match.start()))
         start = match.end()
     return [*lines, content.part(start)]
+
+
+def in_parts(lines: Iterable[MappedText]) -> Iterator[list[MappedText]]:
+    """The lines of a paragraph, in parts of `LONGEST` words and the rest of a line."""
+    part: list[MappedText] = []
+    words = 0
+    for line in lines:
+        part.append(line)
+        words += len(line.text.split())
+        if words >= LONGEST:
+            yield part
+            part, words = [], 0
+    if part:
+        yield part
 
 
 def is_blank(line: MappedText) -> bool:

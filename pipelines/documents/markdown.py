@@ -14,8 +14,9 @@ from fabir_tf.pipelines.documents.markdown_inline import TAG, label_key, shown_t
 
 CODE_INDENTATION = 4
 
+# Each blank has one place only: the time is linear where many of them stand in a line that is none of its kind.
 _FENCE = re.compile(r"\s*(`{3,}|~{3,}|:{3,}(?=\{\w))(.*)")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+([^ \t]+(?:[ \t]+[^ \t]+)*?))??(?:[ \t]+#+)?[ \t]*")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})")
 _QUOTE = re.compile(r" {0,3}>[ \t]?")
@@ -23,23 +24,25 @@ _ITEM = re.compile(r"( {0,3}(?:[-+*]|\d{1,9}[.)]))(?=[ \t]|$)")
 _INTERRUPTING_ITEM = re.compile(r" {0,3}(?:[-+*]|1[.)])[ \t]+\S")
 _TASK = re.compile(r"\[[ xX]\][ \t]+")
 _ALERT = re.compile(r"\[![A-Za-z]+\][+-]?[ \t]*")
-_NOTE = re.compile(r"""\s*(?:!!!|\?\?\?\+?|===[+!]?)[ \t]+(?:[\w -]*?[ \t]*)(?:"([^"]*)")?[ \t]*""")
+_NOTE = re.compile(
+    r"""\s*(?:!!!|\?\?\?\+?|===[+!]?)(?=[ \t])(?:[ \t]+[\w-]+(?: +[\w-]+)*)?(?:[ \t]*"([^"]*)")?[ \t]*"""
+)
 _TITLE = r"""(?:"[^"\n]*"|'[^'\n]*'|\([^()\n]*\))"""
 _LABEL = r"\[(?!\^)((?:[^\[\]\\]|\\.){1,999})\]:"
-_DEFINITION = re.compile(rf" {{0,3}}{_LABEL}[ \t]*(?:\S+)?(?:[ \t]+{_TITLE})?[ \t]*")
+_DEFINITION = re.compile(rf" {{0,3}}{_LABEL}(?:[ \t]*\S+)?(?:[ \t]+{_TITLE})?[ \t]*")
 _DEFINITIONS = re.compile(rf"^(?:[ \t]|>|[-+*]|\d+[.)]){{0,20}}{_DEFINITION.pattern}$", re.MULTILINE)
 _DEFINITION_TITLE = re.compile(rf"[ \t]*{_TITLE}[ \t]*")
 _FOOTNOTE = re.compile(r" {0,3}\[\^[^\]\s]{1,100}\]:[ \t]*")
 _ABBREVIATION = re.compile(r" {0,3}\*\[[^\]]+\]:.*")
 _TERM_TEXT = re.compile(r" {0,3}[:~][ \t]+(?=\S)")
-_DELIMITER_ROW = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+_DELIMITER_ROW = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*(?:\|[ \t]*)?")
 _CELL_END = re.compile(r"(?:[^|\\]|\\.)*")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}[ \t]*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:.*")
 _SKIPPED_LINE = re.compile(r"\s*(?:\[\[?_?TOC_?\]?\]|-{1,2}8<-{1,2}.*|\{:[^}]*\}|\{[%<].*[%>]\})\s*|\(\S+\)=\s*|%\s.*")
 _GENERATED = re.compile(r":{3,}.*")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*")
-_FRONT_TITLE = re.compile(r"""title[ \t]*[:=][ \t]*(?:"([^"]+)"|'([^']+)'|(\S.*?))[ \t]*""")
+_FRONT_TITLE = re.compile(r"""title[ \t]*[:=][ \t]*(?:"([^"]+)"|'([^']+)'|(\S(?:.*[^ \t])?))[ \t]*""")
 _FRONT_KEY = re.compile(r"[\w.-]+[ \t]*[:=].*|#.*|\[.*")
 
 _HTML_NAMES = (

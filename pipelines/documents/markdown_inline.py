@@ -29,7 +29,8 @@ TAG = re.compile(
     r"""</?([A-Za-z][A-Za-z0-9:-]{0,60})((?:\s{1,100}[A-Za-z_:@][\w.:@-]{0,100}(?:\s{0,100}=\s{0,100}"""
     r"""(?:"[^"]{0,3000}"|'[^']{0,3000}'|[^\s"'=<>`]{1,3000}))?){0,100})\s{0,100}/?>"""
 )
-_COMMENT = re.compile(r"<!--.*?-->|<\?.*?\?>|<![A-Za-z][^>]*>|<!\[CDATA\[.*?\]\]>", re.DOTALL)
+_COMMENT_START = re.compile(r"<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
+_COMMENT_ENDS = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
 _PICTURE_TEXT = re.compile(r"""\salt\s{0,100}=\s{0,100}(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _DESTINATION = r"(?:<[^<>\n]{0,2000}>|(?:[^\s()\\<]|\\.|\((?:[^\s()\\]|\\.|\([^\s()]{0,200}\)){0,500}\)){0,2000})"
 _TITLE = r"""(?:"(?:[^"\\]|\\.){0,1000}"|'(?:[^'\\]|\\.){0,1000}'|\((?:[^()\\]|\\.){0,1000}\))"""
@@ -108,6 +109,7 @@ class _Reader:
         self.delimiters: list[_Delimiters] = []
         self.brackets: list[_Bracket] = []
         self._backticks: dict[int, list[int]] | None = None
+        self._missing: set[str] = set()
         self._read_at: dict[str, Callable[[int], int]] = {
             "\\": self._escape,
             "`": self._code,
@@ -186,8 +188,8 @@ class _Reader:
         if link := _AUTOLINK.match(self.text, start):
             self._add(*link.span(1))
             return link.end()
-        if comment := _COMMENT.match(self.text, start):
-            return comment.end()
+        if (comment := _COMMENT_START.match(self.text, start)) and (end := self._comment_end(comment)) >= 0:
+            return end
         tag = TAG.match(self.text, start)
         if not tag:
             return self._add(start, start + 1)
@@ -199,6 +201,16 @@ class _Reader:
             self.pictures.append((len(self.nodes), len(self.nodes) + 1))
             self.nodes.append(decoded(inner))
         return tag.end()
+
+    def _comment_end(self, opening: re.Match[str]) -> int:
+        """Where a comment, or what is left out like one, ends; -1 if it is never closed."""
+        mark = _COMMENT_ENDS.get(opening[0], ">")
+        # What is missing once is missing behind every later place.
+        at = -1 if mark in self._missing else self.text.find(mark, opening.end())
+        if at < 0:
+            self._missing.add(mark)
+            return -1
+        return at + len(mark)
 
     def _entity(self, start: int) -> int:
         match = _ENTITY.match(self.text, start)

@@ -1,11 +1,12 @@
 """Paragraphs: what a search ranks and a reader reads, with the map into the original."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fabir_tf.pipelines.documents.blocks import HEADING, TABLE, TEXT, Block
+from fabir_tf.pipelines.documents.blocks import CODE, HEADING, TABLE, TEXT, Block
+from fabir_tf.pipelines.documents.lines import in_parts, lines_of
 from fabir_tf.pipelines.documents.mapped_text import MappedText, joined
 
 LEAST_WORDS, MOST_WORDS = 60, 150
@@ -76,7 +77,7 @@ class Paragraph:
 def paragraphs_of(
     blocks: Sequence[Block], source: str, title: str = "", least: int = LEAST_WORDS, most: int = MOST_WORDS
 ) -> Iterator[Paragraph]:
-    """Joins short blocks of one section to paragraphs; a long block stays whole.
+    """Joins short blocks of one section to paragraphs. A long block stays whole; very long code is cut at line ends.
 
     Args:
         blocks: of one document, in order.
@@ -91,7 +92,7 @@ def paragraphs_of(
     headers = {block.table: block for block in reversed(blocks) if block.table}
     group: list[Block] = []
     number = 0
-    for block in blocks:
+    for block in _cut(blocks):
         if group and not _may_join(group, block, least, most):
             yield _paragraph(group, source, title, number)
             number += 1
@@ -103,6 +104,16 @@ def paragraphs_of(
         group.append(block)
     if group:
         yield _paragraph(group, source, title, number)
+
+
+def _cut(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, code of very many lines in parts; the readers have cut what else has lines."""
+    for block in blocks:
+        if block.kind != CODE:
+            yield block
+            continue
+        for part in in_parts(lines_of(block.content)):
+            yield replace(block, content=joined(part, "\n"))
 
 
 def _may_join(group: list[Block], block: Block, least: int, most: int) -> bool:

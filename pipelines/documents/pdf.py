@@ -7,7 +7,7 @@ import io
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fabir_tf.pipelines.documents.blocks import LIST, TEXT, Block, Outline
 from fabir_tf.pipelines.documents.lines import is_blank, lines_of
@@ -78,11 +78,10 @@ def pdf_blocks(pages: Sequence[str]) -> list[Block]:
     for page in pages:
         parts.append([line for line in lines_of(whole.part(start, start + len(page))) if not is_blank(line)])
         start += len(page) + len(PAGE_BREAK)
-    running = _running_heads(parts)
     outline = Outline()
-    for number, lines in enumerate(parts, 1):
+    for number, lines in enumerate(_without_running_heads(parts), 1):
         outline.page = number
-        for group in _groups([line for line in lines if _alike(line) not in running]):
+        for group in _groups(lines):
             _add(outline, group, words)
     return outline.finished()
 
@@ -96,10 +95,19 @@ def _add(outline: Outline, group: list[MappedText], words: set[str]) -> None:
         outline.add(LIST if _ITEM.match(text) else TEXT, spaced(_unhyphenated(group, words)))
 
 
-def _running_heads(pages: list[list[MappedText]]) -> set[str]:
-    """The first and last lines, without their numbers, that many pages share."""
-    ends = [{_alike(line) for line in (*lines[:1], *lines[-1:])} for lines in pages]
-    counts = Counter(head for heads in ends for head in heads)
+def _without_running_heads(pages: list[list[MappedText]]) -> Iterator[list[MappedText]]:
+    """The lines of each page without the first and the last one where many pages begin or end so."""
+    firsts, lasts = _running(lines[:1] for lines in pages), _running(lines[-1:] for lines in pages)
+    for lines in pages:
+        first = 1 if lines and _alike(lines[0]) in firsts else 0
+        last = 1 if lines and _alike(lines[-1]) in lasts else 0
+        # Within a page such a line is text: a row of a table may hold only a number, as the foot of the page does.
+        yield lines[first : len(lines) - last]
+
+
+def _running(ends: Iterable[list[MappedText]]) -> set[str]:
+    """The lines, without their numbers, that many pages have at the same end."""
+    counts = Counter(_alike(line) for lines in ends for line in lines)
     return {head for head, count in counts.items() if count >= FEWEST_RUNNING}
 
 

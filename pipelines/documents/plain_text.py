@@ -3,7 +3,7 @@
 import re
 
 from fabir_tf.pipelines.documents.blocks import LIST, TEXT, Block, Outline
-from fabir_tf.pipelines.documents.lines import is_blank, lines_of
+from fabir_tf.pipelines.documents.lines import in_parts, is_blank, lines_of
 from fabir_tf.pipelines.documents.mapped_text import MappedText, joined, spaced
 
 LONGEST_WRAPPED = 200
@@ -42,5 +42,5 @@ def _ends(group: list[MappedText], line: MappedText) -> bool:
 
 
 def _add(outline: Outline, group: list[MappedText]) -> None:
-    if group:
-        outline.add(LIST if _ITEM.match(group[0].text) else TEXT, spaced(joined(group, "\n")))
+    for part in in_parts(group):
+        outline.add(LIST if _ITEM.match(group[0].text) else TEXT, spaced(joined(part, "\n")))

@@ -40,6 +40,9 @@ def texts(source):
             "One<br>two<br/>three <b>bold</b> <span class='x'>s</span> <!-- no --> 3 < 4 > 2",
             "One two three bold s 3 < 4 > 2",
         ),
+        ("a<!-- b --><? c > d ?><!E f><![CDATA[ g > ]h]]>i <!-- -->j", "ai j"),
+        ("a <! b > <!-- c -> <? d > <![CDATA[ e ]> <!F", "a <! b > <!-- c -> <? d > <![CDATA[ e ]> <!F"),
+        ("a <!-- never <? closed ?> <!-- a <!B> b", "a <!-- never <!-- a b"),
         ("wrapped\nlines   of  text  \nbreak\\\nhere", "wrapped lines of text break here"),
         ("A note[^1] here", "A note here"),
         ("A [link](x){ .button } and `code`{.python} {ref}`the title <target>`", "A link and code the title"),
@@ -92,6 +95,14 @@ def test_inline(source, shown):
             [("text", "", "Mind"), ("text", "", "this text"), ("text", "", "and this"), ("text", "", "end")],
         ),
         (
+            '=== "Linux"\n    a\n===!  two  words-here\t"Mind"\n    b\n\n??? \n    c\n???+ note"Title" \t\n    d',
+            [("text", "", text) for text in ("Linux", "a", "Mind", "b", "c", "Title", "d")],
+        ),
+        (
+            '!!!note\n\n!!! a\tb\n\n=== "a\n\n??? a! \n',
+            [("text", "", t) for t in ("!!!note", "!!! a b", '=== "a', "??? a!")],
+        ),
+        (
             "text\n\n[^1]: The *note*.\n    More.\n\n[a]: https://b 'c'\n*[HTML]: x",
             [("text", "", "text"), ("text", "", "The note. More.")],
         ),
@@ -133,6 +144,29 @@ def test_offsets_point_at_the_source():
     read = paragraph.with_heading()
     assert read.text == "Mill\nBuilt by Anna Keld in AT&T's year."
     assert source[slice(*read.span(0, 4))] == "Mill"
+
+
+@pytest.mark.parametrize("piece", ["<!-- ", "<? ", "<!a ", "<![CDATA[ "])
+def test_long_paragraphs_of_what_is_never_closed_are_read(piece):
+    assert texts("a " + piece * 50_000) == ["a " + (piece * 50_000).strip()]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "shown"),
+    [
+        ("===", "===", "=== ==="),
+        ("!!!", "!", "!!! !"),
+        ("??? a", "!", "??? a !"),
+        ('=== "a"', "!", '=== "a" !'),
+        ("!!! a", '"', '!!! a "'),
+        ("# a", "b", "a b"),
+        ("[a]:", "b c", "[a]: b c"),
+        ("a|b\n:-", "c", "a|b :- c"),
+        ("---\ntitle: a", "b\n---", "a b"),
+    ],
+)
+def test_long_lines_of_blanks_are_read(first, last, shown):
+    assert [" ".join(text.split()) for text in texts(first + " \t" * 100_000 + last)] == [shown]
 
 
 WORD = st.text("abcdefghij", min_size=1, max_size=6)

@@ -93,6 +93,24 @@ def test_every_part_of_a_table_has_its_header():
     assert writer.original[slice(*content.span(11, 15))] == "hill"
 
 
+def test_long_code_is_cut_at_line_ends():
+    writer = Writer()
+    lines = [words(150, letter) for letter in "abcdefg"]
+    lines[4] = f"\n    {lines[4]}"
+    writer.outline.heading(1, writer.part("One"))
+    writer.outline.add(CODE, writer.part("\n".join(lines)))
+    writer.outline.add(TEXT, writer.part(words(2, "h")))
+    writer.outline.add(CODE, writer.part(words(700, "i")))
+    assert writer.paragraphs(60, 150) == [
+        ("code", "One", "\n".join(lines[:4])),
+        ("code", "One", "\n".join(lines[4:]).strip("\n")),
+        ("text", "One", words(2, "h")),
+        ("code", "One", words(700, "i")),
+    ]
+    for paragraph in paragraphs_of(writer.outline.finished(), "page"):
+        assert writer.original[slice(*paragraph.span(0, len(paragraph.text)))] == paragraph.text
+
+
 @settings(**STABLE)
 @given(
     st.lists(st.tuples(st.sampled_from([TEXT, LIST, CODE, TABLE, "heading"]), st.integers(1, 30)), max_size=20),
@@ -133,6 +151,22 @@ def test_plain_text():
         ("text", "", "next"),
     ]
     check_map(Document("page", source))
+
+
+@pytest.mark.parametrize(("format", "mark"), [("plain", ""), ("plain", "- "), ("markdown", ""), ("rst", "")])
+def test_long_text_without_blank_lines_is_cut_at_line_ends(format, mark):
+    lines = [f"{number:05} the wheel has turned   once" for number in range(2000)]
+    document = Document("page", mark + "\r\n".join(lines), format)
+    paragraphs = document.paragraphs()
+    shown = [paragraph.text.removeprefix(mark) for paragraph in paragraphs]
+    assert [len(text.split()) for text in shown] == [504] * 23 + [408]
+    assert {paragraph.kind for paragraph in paragraphs} == {"list" if mark else "text"}
+    assert " ".join(shown).split() == " ".join(lines).split()
+    for paragraph in paragraphs:
+        last = paragraph.text[-len("00000 the wheel has turned once") :][:5]
+        start = paragraph.text.index(last)
+        assert document.text[slice(*paragraph.span(start, len(paragraph.text)))] == lines[int(last)]
+    check_map(document)
 
 
 @settings(**STABLE)
@@ -181,6 +215,15 @@ def test_the_pages_of_a_pdf():
     whole = PAGE_BREAK.join(PAGES)
     start = blocks[0].content.text.index("engineers")
     assert whole[slice(*blocks[0].content.span(start, start + len("engineers")))] == "engi-\nneers"
+
+
+def test_a_running_head_is_left_out_only_where_pages_begin_or_end():
+    # Page numbers stand below tables of years.
+    years = [["Year", "1846", "1900", "of the mill", str(page)] for page in range(1, 4)]
+    pages = [*years, ["1950", "the lake", "Year", "4"], ["Year"], ["the 4", "5", "1960"], ["5"], [], ["Year", "6", "7"]]
+    blocks = pdf_blocks(["\n".join(lines) for lines in pages])
+    shown = [" ".join(block.content.text for block in blocks if block.page == page) for page in range(1, 10)]
+    assert shown == [*["1846 1900 of the mill"] * 3, "1950 the lake Year", "", "the 4 5", "", "", "6"]
 
 
 def pdf_file(pages):
