@@ -553,6 +553,15 @@ def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
 
 
 @pytest.mark.slow
+def test_both_searches_find_the_same_spans(tmp_path, run_script):
+    small = ("--passages=7", "--tokens=23", "--n_best=4", "--turns=1", "--repeats=1")
+    done = run_script("span_search", *small, "--json_file=found.json")
+    assert done.status == 0, done.stderr
+    (table,), (decoder,) = (one["turns"] for one in json.loads((tmp_path / "found.json").read_text())["found"].values())
+    assert table["tokens"] == decoder["tokens"] > 0 and min(table["ms"], decoder["ms"]) > 0
+
+
+@pytest.mark.slow
 def test_the_ways_to_compute_gelu_agree(tmp_path, run_script):
     small = ("--rows=9", "--features=5", "--precision=float32", "--turns=1", "--repeats=1")
     done = run_script("gelu", *small, "--json_file=found.json")
