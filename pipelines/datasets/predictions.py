@@ -104,8 +104,8 @@ def _prediction(reader: FieldReader, row: Row) -> Prediction:
     value = reader.field(row.fields, key, row.place, "a text")
     if not isinstance(value, str):
         raise reader.wrong(reader.join(row.place, key), value, "a text")
-    probabilities = (_probability(reader, row, name) for name in _PROBABILITIES)
-    return Prediction(value, _start(reader, row), *probabilities, _best_span(row))
+    probability, none = (_probability(reader, row, name) for name in _PROBABILITIES)
+    return Prediction(value, _start(reader, row), probability, none, _best_span(row))
 
 
 def _best_span(row: Row) -> str | None:
