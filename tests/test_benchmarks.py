@@ -185,7 +185,8 @@ def test_several_devices_are_compared_with_one(tmp_path):
     assert set(found) == {"none", "2"}
     for row in found.values():
         assert set(row["speed"]) == set(row["ratio"]) == SPREAD
-    assert 0 < found["2"]["difference"] < 1e-4
+    # Sums in another order may round alike.
+    assert 0 <= found["2"]["difference"] < 1e-4
     assert found["none"]["difference"] == 0 and found["none"]["ratio"]["median"] == 1
 
 

@@ -258,7 +258,7 @@ def files(commands, tiny_run):
     for name, source in (("run", tiny_run.path), ("dev.json", Path(tiny_run.dev))):
         if not (commands.folder / name).exists():
             (commands.folder / name).symlink_to(source)
-    (commands.folder / "texts.json").write_text('{"Mill-0": "Anna Keld"}')
+    (commands.folder / "texts.json").write_text('{"Tower-0": "Karl Wend"}')
 
 
 @pytest.mark.slow
