@@ -26,9 +26,11 @@ from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
 from fabir_tf.training.prepared_data import prepared_settings, split_prepared
 from fabir_tf.training.run_setup import recorded_training
-from fabir_tf.training.training_config import LENGTHS, OPTIMIZER_SETTINGS, DataOptions, TrainingConfig
+from fabir_tf.training.training_config import LENGTHS, DataOptions, TrainingConfig, settings_of_others
 
 DEFAULT_MODEL = "fabir"
+READING_FLAGS = ("max_passage", "precision", "max_answer", "no_answer_threshold")
+"""How a reader reads."""
 # All other flags with texts name files, folders or what may be one.
 TEXT_FLAGS = ("question", "passage", "question_id")
 
@@ -501,9 +503,7 @@ def _with_published(name: str, model: dict, training: dict) -> tuple[dict, dict]
 def _published(name: str, model: dict, training: dict) -> tuple[dict, dict]:
     """The paper's settings of model and training, without those that the chosen optimizer lacks."""
     of_model, of_training = published_settings(name, model)
-    of_optimizers = {setting for settings in OPTIMIZER_SETTINGS.values() for setting in settings}
-    optimizer = training.get("optimizer", of_training.get("optimizer", TrainingConfig.optimizer))
-    useless = of_optimizers - set(OPTIMIZER_SETTINGS.get(optimizer, of_optimizers))
+    useless = settings_of_others(training.get("optimizer", of_training.get("optimizer", TrainingConfig.optimizer)))
     return of_model, {setting: value for setting, value in of_training.items() if setting not in useless}
 
 

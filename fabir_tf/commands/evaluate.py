@@ -38,8 +38,6 @@ from fabir_tf.reading.evaluation import (
     score_declining,
 )
 
-# How a reader reads.
-_OF_READING = ("no_answer_threshold", "max_passage", "max_answer", "precision")
 # What a reader says, each in a file of its own.
 _OF_READER = ("output_file", "spans_file", "na_prob_file")
 
@@ -73,8 +71,8 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, dataset="the data to score on")
     if folder and values.no_answer_file:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
-    for flag in (*_OF_READER, *_OF_READING) if values.predictions_file else ():
-        if not values[flag].using_default_value and values[flag].value is not None:
+    for flag in (*_OF_READER, *cli.READING_FLAGS):
+        if values.predictions_file and not values[flag].using_default_value:
             raise UserError(f"--{flag} belongs to --run_dir or --model, found it with --predictions_file")
     outputs = {flag: values[flag].value for flag in (*_OF_READER, "report_file") if values[flag].value}
     for flag, path in outputs.items():

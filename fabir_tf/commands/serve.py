@@ -180,7 +180,7 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
 
 def _refuse_reading_flags(values: flags.FlagValues, source: str) -> None:
     """A SavedModel keeps how it reads."""
-    for name in ("max_passage", "precision", "max_answer", "no_answer_threshold"):
+    for name in cli.READING_FLAGS:
         if not values[name].using_default_value:
             raise UserError(f"--{name} has no effect with --{source}: give it to fabir-export")
 

@@ -21,6 +21,16 @@ OPTIMIZER_SETTINGS = {
 """By optimizer the settings that it has and some others lack."""
 
 
+def settings_of_others(optimizer: str) -> list[str]:
+    """The settings of optimizers that one lacks; none of an unknown optimizer.
+
+    Args:
+        optimizer: a key of `OPTIMIZER_SETTINGS`.
+    """
+    every = {name for names in OPTIMIZER_SETTINGS.values() for name in names}
+    return sorted(every - set(OPTIMIZER_SETTINGS.get(optimizer, every)))
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Config):
     """The data and hyper-parameters of a run; the defaults are FABIR's (section IV, thesis table 5), except for
@@ -219,9 +229,9 @@ class TrainingConfig(Config):
 
     def _validate_optimizer(self) -> None:
         """Refuses settings that would have no effect."""
-        for name in sorted({name for names in OPTIMIZER_SETTINGS.values() for name in names}):
+        for name in settings_of_others(self.optimizer):
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            if value != default and name not in OPTIMIZER_SETTINGS[self.optimizer]:
+            if value != default:
                 raise ConfigError(f"{name} is of no effect with optimizer={self.optimizer!r}, found {value}")
 
 
