@@ -269,14 +269,26 @@ def test_a_run_and_its_predictions_have_one_score(commands, tiny_run, tmp_path):
 
 
 def test_what_cannot_be_read_has_no_answer_and_another_script_is_said_once(commands, tiny_run):
-    passages = ["安娜建了磨坊。", "...", "Anna built it.", "\u200b", "แอนนา", "アンナ"]
+    passages = ["安娜建了磨坊。", "Anna built it.", "แอนนา", "アンナ"]
     lines = [json.dumps({"question": "Who?", "passage": passage}) for passage in passages]
-    lines.append(json.dumps({"question": "?!", "passage": "Anna built it."}))
     result = passed(commands("predict", f"--run_dir={tiny_run.path}", "--input_file=-", stdin="\n".join(lines)))
     answers = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [answer["is_answer"] for answer in answers] == [False, False, True, False, False, False, False]
+    assert [answer["is_answer"] for answer in answers] == [False, True, False, False]
     assert {(answer["answer"], answer["probability"]) for answer in answers if not answer["is_answer"]} == {("", 0.0)}
     assert result.stderr.count("this reader reads English") == 1
+
+
+def test_a_blank_text_is_an_error_of_its_line(commands, tiny_run):
+    asked = [("Who?", "..."), ("Who?", "\u200b"), ("?!", "Anna built it."), ("Who?", "Anna built it.")]
+    lines = [json.dumps({"question": question, "passage": passage}) for question, passage in asked]
+    result = passed(commands("predict", f"--run_dir={tiny_run.path}", "--input_file=-", stdin="\n".join(lines)))
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer.get("error") for answer in answers] == [
+        "standard input: line 1: passage is the text '...', expected a text with a letter or digit.",
+        "standard input: line 2: passage is the text '\\u200b', expected a text with a letter or digit.",
+        "standard input: line 3: question is the text '?!', expected a text with a letter or digit.",
+        None,
+    ]
 
 
 def test_missing_predictions_are_counted(commands, tiny_run, tmp_path):

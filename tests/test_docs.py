@@ -332,6 +332,8 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
 
 def on_less_data(command: str, arguments: list[str]) -> list[str]:
     """A dozen questions in place of the sample, which takes long to read with a large model."""
+    if "--adapt" in arguments:
+        return [*arguments, "--kept_dataset=train-v1.1.json"]
     if "--dataset=sample" not in arguments:
         return arguments
     rest = [argument for argument in arguments if argument != "--dataset=sample"]
@@ -341,7 +343,7 @@ def on_less_data(command: str, arguments: list[str]) -> list[str]:
 def is_fabir(arguments: list[str]) -> bool:
     """Whether a line trains a FABIR from its flags alone, which can therefore be made smaller."""
     published = ("--flagfile=configs/bidaf", "--flagfile=configs/published/")
-    others = ("--model=", "--start_from=", *published, "--prepared=", "--config=")
+    others = ("--model=", "--start_from=", *published, "--config=")
     return not any(word.startswith(others) for word in arguments)
 
 

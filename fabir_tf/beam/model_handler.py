@@ -9,6 +9,7 @@ from fabir_tf.beam.records import Asked, ReadPart
 from fabir_tf.export.saved_model_reader import SavedModelReader
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import Answer
+from fabir_tf.reading.halves import answer_in_halves
 
 CHARACTERS = 1 << 18
 """Most characters that a batch has with its padding, unless one passage has more."""
@@ -21,7 +22,7 @@ class SavedModelHandler(ModelHandler[ReadPart, PredictionResult, SavedModelReade
     """Answers the questions of parts with a SavedModel, in batches of similar length.
 
     The threads of a process share one model. What is asked in one part never meets another part, so that a shard is the
-    same whatever else is read. A batch that fails is tried again question by question.
+    same whatever else is read. Where a batch fails, its halves are tried.
 
     Args:
         path: the folder of a version, which every worker reaches.
@@ -77,16 +78,16 @@ class SavedModelHandler(ModelHandler[ReadPart, PredictionResult, SavedModelReade
         return found
 
     def _batch(self, asked: Sequence[Asked], model: SavedModelReader) -> list[Found]:
-        try:
-            return list(
-                model.answer_batch([one.question for one in asked], [one.passage for one in asked], self._n_best)
-            )
-        except Exception as error:
-            # Whatever a model of somebody else's raises: the other questions still have answers.
-            if len(asked) > 1:
-                return [answer for one in asked for answer in self._batch([one], model)]
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            return [f"{asked[0].source}: number {asked[0].number}: the reader fails ({reason})."]
+        def answer(part: Sequence[Asked]) -> Iterable[Found]:
+            return model.answer_batch([one.question for one in part], [one.passage for one in part], self._n_best)
+
+        # Whatever a model of somebody else's raises: the other questions still have answers.
+        return answer_in_halves(asked, answer, Exception, _sentence)
+
+
+def _sentence(asked: Asked, error: Exception) -> str:
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    return f"{asked.source}: number {asked.number}: the reader fails ({reason})."
 
 
 def batches_of_similar_length(lengths: Sequence[int], size: int) -> Iterator[list[int]]:

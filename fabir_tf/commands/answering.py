@@ -18,6 +18,7 @@ from fabir_tf.pipelines.files import Position, atomic_write, file_digest, named_
 from fabir_tf.pipelines.partial_file import partial_file
 from fabir_tf.pipelines.text.readable import is_blank
 from fabir_tf.reading.answers import Answer, QuestionAnswerer
+from fabir_tf.reading.halves import answer_in_halves
 from fabir_tf.reading.run_directory import reader_digest, versions
 
 if TYPE_CHECKING:
@@ -174,19 +175,17 @@ def write_document_answers(
 
 
 def _lines(records: Sequence[Record], answer: AnswerRecords) -> list[dict[str, Any]]:
-    found = iter(_answered([record for record in records if not record.error], answer))
+    good = [record for record in records if not record.error]
+    found = iter(answer_in_halves(good, lambda part: _values(answer(part)), QuestionError, _reason))
     return [{"id": record.id} | ({"error": record.error} if record.error else next(found)) for record in records]
 
 
-def _answered(records: Sequence[Record], answer: AnswerRecords) -> list[dict[str, Any]]:
-    """The answers as JSON values; a question that cannot be read costs no other its answer."""
-    try:
-        return [one.to_dict() for one in answer(records)]
-    except QuestionError as error:
-        if len(records) == 1:
-            return [{"error": error.reason}]
-    middle = len(records) // 2
-    return _answered(records[:middle], answer) + _answered(records[middle:], answer)
+def _values(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+    return (answer.to_dict() for answer in answers)
+
+
+def _reason(record: Record, error: QuestionError) -> dict[str, Any]:
+    return {"error": error.reason}
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

@@ -21,6 +21,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answer_columns import answers_of_columns, encoded_texts
 from fabir_tf.reading.answers import OWN_THRESHOLD, Answer, QuestionAnswerer
 from fabir_tf.reading.ensemble import Ensemble
+from fabir_tf.reading.halves import answer_in_halves
 from fabir_tf.reading.inspection import look_inside
 from fabir_tf.reading.reader import Reader
 from fabir_tf.serving.errors import RequestError, invalid
@@ -214,14 +215,16 @@ def _by_row(
     questions: Sequence[str],
     passages: Sequence[str],
 ) -> list[Answered]:
-    """Answers all rows at once, or each alone if that fails."""
-    try:
-        return list(answer(questions, passages))
-    except UserError as error:
-        if len(questions) == 1:
-            return [invalid(str(error))]
-    rows = zip(questions, passages, strict=True)
-    return [found for question, passage in rows for found in _by_row(answer, [question], [passage])]
+    """Answers all rows, with an error for each that cannot be answered."""
+
+    def answered(rows: Sequence[tuple[str, str]]) -> Iterable[Answered]:
+        return answer([question for question, _ in rows], [passage for _, passage in rows])
+
+    return answer_in_halves(list(zip(questions, passages, strict=True)), answered, UserError, _row_error)
+
+
+def _row_error(row: tuple[str, str], error: UserError) -> Answered:
+    return invalid(str(error))
 
 
 def _run(function: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
