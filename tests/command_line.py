@@ -6,6 +6,7 @@ and exit status. `python command_line.py` is that process: it reads one JSON req
 
 import contextlib
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -137,6 +138,8 @@ def _serve() -> None:
     # What most commands import when they need it.
     for name in ("reading.reader", "training.train", "pipelines.text.nltk_tokenizers"):
         importlib.import_module(f"fabir_tf.{name}")
+    # What is imported is no garbage; no fork looks through it.
+    gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
         # Pipes, because the limit on the size of files must not cut off the message about it.

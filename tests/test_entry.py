@@ -86,8 +86,11 @@ def start(program, *arguments, **options):
 
 
 def finish(process):
-    """Exit status, standard output and standard error."""
-    stdout, stderr = process.communicate(timeout=60)
+    """Exit status, standard output and standard error; what does not end is killed."""
+    try:
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
     return process.returncode, stdout, stderr
 
 

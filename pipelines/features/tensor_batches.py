@@ -125,8 +125,13 @@ def _mapped(batches: Iterable[np.ndarray], look_up: Callable) -> tf.data.Dataset
     options = tf.data.Options()
     # The autotuner's thread sleeps 10 ms, then 20, 40, ... and at times delays the end of the data by 5 or 10 seconds.
     options.autotune.enabled = False
-    looked_up = ranges.map(lambda begin, end: look_up(examples[begin:end]), num_parallel_calls=2, deterministic=True)
-    return looked_up.prefetch(4).with_options(options)
+
+    # AutoGraph would take a second to rewrite code that has no Python branches on tensors.
+    @tf.autograph.experimental.do_not_convert
+    def of_range(begin, end):
+        return look_up(examples[begin:end])
+
+    return ranges.map(of_range, num_parallel_calls=2, deterministic=True).prefetch(4).with_options(options)
 
 
 def _tensors(features: Features) -> dict[str, Any]:
