@@ -169,6 +169,7 @@ def test_flags(commands, files, command, arguments, parts):
         ("predict", "", "--run_dir is missing"),
         ("predict", "--run_dir=run", ["--question with --passage", "--input_file"]),
         ("predict", "--run_dir=run --question=Who?", "--passage is missing"),
+        ("predict", "--run_dir=run --question=A? --passage=B. --paragraphs=3", "--paragraphs=3: found no --document"),
         ("predict", "--run_dir=run --passage=Anna", "--question is missing"),
         (
             "predict",

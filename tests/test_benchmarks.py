@@ -93,9 +93,10 @@ def test_contenders_race(tmp_path):
 @pytest.mark.slow
 def test_readers_of_the_package_are_timed(tmp_path):
     torch = "--torch" if HAS_RIVALS else "--notorch"
-    arguments = ("--readers=fabir-base,fabir-minilm", "--questions=4", "--precisions=float32", "--turns=1", torch)
+    readers = ["fabir-base", *["fabir-minilm"] * HAS_RIVALS]
+    arguments = (f"--readers={','.join(readers)}", "--questions=4", "--precisions=float32", "--turns=1", torch)
     found = found_by(tmp_path, "reader_speed", *arguments)
-    assert [row["contender"] for row in found["answers"]] == ["fabir-base", "fabir-minilm"]
+    assert [row["contender"] for row in found["answers"]] == readers
     assert all(row["speed"]["median"] > 0 and row["ratio"]["median"] > 0 for row in found["answers"])
     if not HAS_RIVALS:
         pytest.skip("only our readers have run: PyTorch needs the extra rivals, torch and transformers")
@@ -110,11 +111,11 @@ def test_a_rival_is_trained(tmp_path):
 
 
 @pytest.mark.slow
-def test_formats_of_an_export_take_turns(tmp_path):
+def test_formats_of_an_export_take_turns(tiny_run, tmp_path):
     for package in ("tf2onnx", "onnxruntime"):
         pytest.importorskip(package, reason=f"needs {package}: pip install -e .[onnx]")
-    arguments = ("--dataset=sample", "--questions=5", "--timed_questions=2", "--threads=1")
-    found = found_by(tmp_path, "small_targets", *arguments, "--formats=saved_model,onnx")
+    arguments = (f"--model={tiny_run.path}", f"--dataset={tiny_run.train}", "--questions=5", "--timed_questions=2")
+    found = found_by(tmp_path, "small_targets", *arguments, "--threads=1", "--formats=saved_model,onnx")
     assert found["questions"] == 5
     assert found["scores"]["onnx"]["same"] == 5 and found["scores"]["onnx"]["largest_difference"] < 1e-4
     assert found["sizes"]["onnx"] < found["sizes"]["saved_model"]
@@ -793,15 +794,22 @@ def test_the_layout_of_a_version_is_found(tmp_path, old):
 @pytest.mark.slow
 def test_versions_take_turns(tmp_path):
     write_squad(tmp_path / "data.json", ARTICLES)
-    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=inference,training,single")
+    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=training,single")
     found = found_by(tmp_path, "against_commit", *flags)
-    assert set(found) == {"inference", "training", "single"}
+    assert set(found) == {"training", "single"}
     for task in found.values():
         assert set(task["turns"]) == {"earlier", "now"}
         (earlier,), (now,) = task["turns"]["earlier"], task["turns"]["now"]
         assert earlier["questions"] == now["questions"] == 12
         ratio = earlier["processor_ms"] / now["processor_ms"]
         assert task["ratio"] == pytest.approx({"median": ratio, "low": ratio, "high": ratio})
+
+
+@pytest.mark.slow
+def test_whole_commands_take_turns(tmp_path):
+    found = found_by(tmp_path, "commands_start", f"--tree={ROOT}", "--commands=predict")["predict"]
+    assert set(found) == {"earlier", "now", "ratio"}
+    assert found["ratio"]["median"] == found["earlier"]["median"] / found["now"]["median"] > 0
 
 
 @pytest.mark.slow

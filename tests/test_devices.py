@@ -92,19 +92,18 @@ def assert_same_training(found, expected, loss=EPOCH_LOSS):
 
 @pytest.mark.slow
 def test_several_devices_train_as_one(data, tmp_path):
-    one, two, four = train_on(tmp_path, (0, 2, 4), WHOLE | data)
+    one, four = train_on(tmp_path, (0, 4), WHOLE | data)
     assert len(losses(one)) == STEPS
     assert losses(one)[-1] < losses(one)[0] - 0.1
-    for found in (two, four):
-        assert_same_training(found, one, STEP_LOSS)
+    assert_same_training(four, one, STEP_LOSS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("devices", "settings", "model"),
     [
-        # Most batches leave devices without a question.
-        (4, SMALL, {}),
+        # Every batch leaves a device without a question.
+        (2, {"batch_size": 1, "epochs": 2}, {}),
         (2, SMALL | {"wrong_passages": 1.0, "shared_norm": 0.5, "batching": "passages"}, {"null_head": True}),
         (
             2,

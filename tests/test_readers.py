@@ -238,8 +238,9 @@ def test_one_null_is_enough_for_cheungs_no_answer_and_not_by_default():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", range(5))
-def test_every_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
+# The first and the last; test_compatibility.py has answers of all five.
+@pytest.mark.parametrize("variant", [0, 4])
+def test_a_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
     """Also where an end comes before its start: with the empty text, and the probability of both."""
     words = sorted({word.lower() for text in (QUESTION, PASSAGE) for word in tokenize(text).words})
     processor = WordProcessor(Vocabulary(tuple(words), tuple("abdehilntuwy"), ()))

@@ -98,7 +98,8 @@ def test_the_vectors_are_the_word_models_rounded_to_half_precision(config, model
     values = features.unique[text_model.inputs[0].name]
     for text in ("passage", "question"):
         ours, theirs = cached.segments[text], features.segments[text]
-        for row in range(len(features)):
+        # Some of them: the word model takes a second for each.
+        for row in range(0, len(features), 5):
             tokens = features.tokens[theirs.starts[row] :][: theirs.lengths[row]]
             if len(tokens):
                 expected = np.asarray(text_model(values[tokens][None]))[0]

@@ -24,8 +24,8 @@ from pathlib import Path
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as a shell gives it."""
 
-# New objects between two collections of garbage. Imports and graphs make millions that live on; with Python's few hundred
-# the search among them takes a tenth of the time until the first answer.
+# New objects between two collections of garbage. Imports and graphs make millions that live on; with Python's few
+# hundred, the search among them takes a tenth of the time until the first answer.
 _OBJECTS = 50_000
 # After Ctrl-C, files are put right for a moment; a second one must not leave them half made.
 _SECONDS_TO_END = 1.0

@@ -56,6 +56,8 @@ def main(values: flags.FlagValues) -> None:
     if values.document is not None:
         _answer_from_documents(values, folder)
         return
+    if values["paragraphs"].present:
+        raise UserError(f"--paragraphs={values.paragraphs}: found no --document, whose paragraphs it counts")
     asked = values.question is not None or values.passage is not None
     if asked == (values.input_file is not None):
         raise UserError("--question with --passage, and --input_file: found both or neither, expected one of them")

@@ -95,22 +95,24 @@ def token_code_points(tokens: GraphTokens, limit: int | None = None) -> tf.Ragge
 @functools.cache
 def _to_lower_case() -> PagedTable:
     """The distance of every code point to its lower case; 0 if that is the same or more than one character."""
-    distances = np.zeros(CODE_POINTS)
-    for code_point in range(CODE_POINTS):
-        lower = chr(code_point).lower()
-        if len(lower) == 1:
-            distances[code_point] = ord(lower) - code_point
-    return PagedTable(distances)
+    return PagedTable(_lower_among("", " ")[:, 0] - np.arange(CODE_POINTS))
 
 
 @functools.cache
 def _case_classes() -> PagedTable:
     """The context of a capital sigma in `str.lower`: letters with a case, and characters that it ignores."""
-    classes = np.zeros(CODE_POINTS)
-    for code_point in range(CODE_POINTS):
-        character = chr(code_point)
-        if f".{character}{CAPITAL_SIGMA}".lower()[-1] == FINAL_SIGMA:
-            classes[code_point] = _CASED
-        elif f"A{character}{CAPITAL_SIGMA}".lower()[-1] == FINAL_SIGMA:
-            classes[code_point] = _IGNORED
-    return PagedTable(classes)
+    cased, ignored = (_lower_among(before, f"{CAPITAL_SIGMA} ")[:, 2] == ord(FINAL_SIGMA) for before in (".", "A"))
+    return PagedTable(np.where(cased, _CASED, np.where(ignored, _IGNORED, 0)))
+
+
+def _lower_among(before: str, after: str) -> np.ndarray:
+    """Lower cases of every code point between two texts, all at once; `after` ends in a space, which keeps them apart.
+
+    Returns:
+        uint32 `(CODE_POINTS, characters)`; a letter whose lower case is two characters is left as it is.
+    """
+    columns = [*map(ord, before), np.arange(CODE_POINTS), *map(ord, after)]
+    table = np.stack(np.broadcast_arrays(*columns), axis=1).astype("<u4")
+    texts = table.tobytes().decode("utf-32-le", "surrogatepass").lower()
+    lower = texts.replace(CAPITAL_DOTTED_I.lower(), CAPITAL_DOTTED_I).encode("utf-32-le", "surrogatepass")
+    return np.frombuffer(lower, "<u4").reshape(CODE_POINTS, -1)
