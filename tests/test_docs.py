@@ -333,7 +333,7 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
 def on_less_data(command: str, arguments: list[str]) -> list[str]:
     """A dozen questions in place of the sample, which takes long to read with a large model."""
     if "--adapt" in arguments:
-        return [*arguments, "--kept_dataset=train-v1.1.json"]
+        return [*arguments, "--kept_dataset=held-out.json"]
     if "--dataset=sample" not in arguments:
         return arguments
     rest = [argument for argument in arguments if argument != "--dataset=sample"]
