@@ -111,8 +111,8 @@ def _lower_among(before: str, after: str) -> np.ndarray:
     Returns:
         uint32 `(CODE_POINTS, characters)`; a letter whose lower case is two characters is left as it is.
     """
-    columns = [*map(ord, before), np.arange(CODE_POINTS), *map(ord, after)]
-    table = np.stack(np.broadcast_arrays(*columns), axis=1).astype("<u4")
+    table = np.tile(np.array([*map(ord, f"{before} {after}")], "<u4"), (CODE_POINTS, 1))
+    table[:, len(before)] = np.arange(CODE_POINTS)
     texts = table.tobytes().decode("utf-32-le", "surrogatepass").lower()
     lower = texts.replace(CAPITAL_DOTTED_I.lower(), CAPITAL_DOTTED_I).encode("utf-32-le", "surrogatepass")
     return np.frombuffer(lower, "<u4").reshape(CODE_POINTS, -1)
