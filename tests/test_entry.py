@@ -253,12 +253,12 @@ def test_a_training_is_interrupted_and_goes_on(tiny_run, tmp_path):
 
 # === Streams that are closed ===
 
-ASK = ("--run_dir=run", "--question=Who?", "--passage=Anna.")
+ASK = ("--run_dir=linked", "--question=Who?", "--passage=Anna.")
 
 
 @pytest.fixture
 def files(commands, tiny_run):
-    for name, source in (("run", tiny_run.path), ("dev.json", Path(tiny_run.dev))):
+    for name, source in (("linked", tiny_run.path), ("linked.json", Path(tiny_run.dev))):
         if not (commands.folder / name).exists():
             (commands.folder / name).symlink_to(source)
     (commands.folder / "texts.json").write_text('{"Tower-0": "Karl Wend"}')
@@ -269,9 +269,9 @@ def files(commands, tiny_run):
     ("command", "arguments"),
     [
         ("predict", ASK),
-        ("evaluate", ("--predictions_file=texts.json", "--dataset=dev.json")),
+        ("evaluate", ("--predictions_file=texts.json", "--dataset=linked.json")),
         ("train", ("--run_dir=new", "--dataset=sample", "--cache_dir=")),
-        ("pack", ("--run_dir=run", "--output=packed")),
+        ("pack", ("--run_dir=linked", "--output=packed")),
         *((command, ("--help",)) for command in COMMANDS),
     ],
 )
@@ -292,7 +292,7 @@ def test_help_that_nobody_can_read(commands, stdout):
 
 def test_a_closed_standard_input_is_empty(commands, files):
     for closed in (["stdin"], ["stdin", "stdout"]):
-        error = commands("predict", "--run_dir=run", "--input_file=-", closed=closed).error
+        error = commands("predict", "--run_dir=linked", "--input_file=-", closed=closed).error
         assert error.startswith("standard input: found no question")
     assert commands("predict", *ASK, closed=["stdin"]).status == 0
 
