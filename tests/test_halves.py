@@ -29,6 +29,7 @@ def test_each_row_has_its_answer_or_its_own_error(bad):
 
 def test_no_rows_have_no_answers():
     assert answer_in_halves([], roots([]), ValueError, lambda row, error: row) == []
+    assert answer_in_halves([], lambda rows: [max(rows)], ValueError, lambda row, error: row) == []
 
 
 def test_another_error_is_raised():

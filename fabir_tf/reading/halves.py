@@ -28,7 +28,7 @@ def answer_in_halves(
     try:
         return list(answer(rows))
     except failure as error:
-        if len(rows) == 1:
-            return [failed(rows[0], error)]
+        if len(rows) < 2:
+            return [failed(row, error) for row in rows]
     middle = len(rows) // 2
     return [one for half in (rows[:middle], rows[middle:]) for one in answer_in_halves(half, answer, failure, failed)]
