@@ -101,6 +101,7 @@ def _given(**values: str) -> flags.FlagValues:
     for name in ("run_dir", "model", "question", "passage", "document", "input_file", "output_file"):
         flags.DEFINE_string(name, values.get(name), "", flag_values=given)
     flags.DEFINE_integer("n_best", 1, "", flag_values=given)
+    flags.DEFINE_integer("paragraphs", 5, "", flag_values=given)
     flags.DEFINE_boolean("resume", False, "", flag_values=given)
     given.mark_as_parsed()
     return given
