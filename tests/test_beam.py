@@ -387,5 +387,5 @@ def test_batches_hold_texts_of_similar_length_and_no_more_than_memory_allows():
     from fabir_tf.beam.model_handler import CHARACTERS, batches_of_similar_length
 
     lengths = [7, 3, CHARACTERS + 5, 5, CHARACTERS // 2, CHARACTERS // 2, CHARACTERS // 2, 1]
-    assert list(batches_of_similar_length(lengths, 3)) == [[7, 1, 3], [0], [4, 5], [6], [2]]
+    assert list(batches_of_similar_length(lengths, 3)) == [[7, 1, 3], [0, 4], [5, 6], [2]]
     assert list(batches_of_similar_length([], 3)) == []
