@@ -10,11 +10,9 @@ processor time divided by this tree's: 1 is equal, more is faster now. It is the
 interval is from a bootstrap over the turns.
 """
 
-import tempfile
 from pathlib import Path
 
 from absl import flags
-from both_layouts import layout_class
 from common import (
     ROOT,
     Contender,
@@ -27,8 +25,8 @@ from common import (
     shown,
     spread,
     take_turns,
-    unpack_commit,
 )
+from earlier_version import earlier_version
 from speed_turns import version_in
 
 TASKS = ("inference", "training", "single")
@@ -51,18 +49,10 @@ flags.DEFINE_enum(
 
 def measure(values: flags.FlagValues) -> dict:
     """Runs the race."""
-    from fabir_tf.pipelines.errors import UserError
-
-    if bool(values.commit) == bool(values.tree):
-        raise UserError("expected either --commit or --tree: name the earlier version")
     tasks = chosen(values, "tasks", TASKS)
     data = (_file(values.dataset, "dev"), _file(values.train_dataset, "train"))
     describe = "{processor_ms:.2f} ms of processor time a question".format_map
-    with tempfile.TemporaryDirectory() as folder:
-        tree = str(Path(values.tree).expanduser().resolve()) if values.tree else folder
-        if values.commit:
-            unpack_commit(values.commit, folder)
-        layout_class(tree)
+    with earlier_version(values) as tree:
         found = {}
         for task in tasks:
             # A process for each task, because training changes oneDNN's settings for its whole process.

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
-from common import ROOT, chosen, draw_bars, machine, print_table, ratios, run, show_turn, shown, spread, unpack_commit
+from common import ROOT, chosen, draw_bars, machine, print_table, ratios, run, show_turn, shown, spread
+from earlier_version import earlier_version
 
 SMALL = ("--num_layers=1", "--d_model=20", "--num_heads=2", "--reduction_hidden_dim=20", "--hidden_dim=20")
 DATA = ("--dataset=data.json", "--eval_dataset=data.json")
@@ -36,15 +37,9 @@ flags.DEFINE_list("commands", list(COMMANDS), f"Commands to run, some of {', '.j
 
 def measure(values: flags.FlagValues) -> dict:
     """Runs the commands of both versions in turns."""
-    from fabir_tf.pipelines.errors import UserError
-
-    if bool(values.commit) == bool(values.tree):
-        raise UserError("expected either --commit or --tree: name the earlier version")
     commands = chosen(values, "commands", COMMANDS)
-    with tempfile.TemporaryDirectory() as earlier:
-        if values.commit:
-            unpack_commit(values.commit, earlier)
-        trees = {"earlier": values.tree or earlier, "now": str(ROOT)}
+    with earlier_version(values) as earlier:
+        trees = {"earlier": earlier, "now": str(ROOT)}
         found = {}
         for command in commands:
             seconds: dict[str, list[float]] = {name: [] for name in trees}
@@ -67,13 +62,13 @@ def _seconds(tree: str, command: str, arguments: Sequence[str]) -> float:
     from fabir_tf.pipelines.datasets.sources import load_dataset
     from fabir_tf.pipelines.datasets.squad import select_passages, squad_to_json
 
-    path, data = Path(tree).expanduser().resolve(), load_dataset("sample", "dev")
+    data = load_dataset("sample", "dev")
     few = select_passages(data, [number < PASSAGES for number in range(len(data.passages))])
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "data.json").write_text(json.dumps(squad_to_json(few)), encoding="utf-8")
         line = [sys.executable, "-m", "fabir_tf.commands.entry", command, *arguments]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(line, cwd=folder, env=os.environ | {"PYTHONPATH": str(path)}, capture_output=True, check=True)
+        subprocess.run(line, cwd=folder, env=os.environ | {"PYTHONPATH": tree}, capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

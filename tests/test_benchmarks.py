@@ -794,9 +794,9 @@ def test_the_layout_of_a_version_is_found(tmp_path, old):
 @pytest.mark.slow
 def test_versions_take_turns(tmp_path):
     write_squad(tmp_path / "data.json", ARTICLES)
-    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=training,single")
+    flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=inference,training,single")
     found = found_by(tmp_path, "against_commit", *flags)
-    assert set(found) == {"training", "single"}
+    assert set(found) == {"inference", "training", "single"}
     for task in found.values():
         assert set(task["turns"]) == {"earlier", "now"}
         (earlier,), (now,) = task["turns"]["earlier"], task["turns"]["now"]
