@@ -15,6 +15,7 @@ from tiny import ARTICLES, squad_data, write_squad
 
 from fabir_tf.analysis.certainty_table import COLUMNS as CERTAINTY_COLUMNS
 from fabir_tf.analysis.certainty_table import certainty_rows, no_answer_auroc, risk_coverage, roc
+from fabir_tf.analysis.error_classes import SHEET_COLUMNS, is_filled_in
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import QUESTION_TYPES, groupings, question_type
 from fabir_tf.analysis.intervals import interval, resampled_means
@@ -27,6 +28,7 @@ from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, squad_from_json
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1, score_v2
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.files import csv_text
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
@@ -368,8 +370,39 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
         with (out / f"to_judge_{name}.csv").open(newline="") as file:
             drawn = list(csv.DictReader(file))
         assert len(drawn) == min(wrong, 100) and {row["your_class"] for row in drawn} == {""}
+    # A sheet that somebody has filled in stays, and the others are written anew.
+    sheets = [out / f"to_judge_{name}.csv" for name in ("ours", "predictions")]
+    with sheets[0].open(newline="") as file:
+        judged = list(csv.DictReader(file))
+    judged[-1]["your_class"] = "mine"
+    sheets[0].write_text(csv_text(SHEET_COLUMNS, judged))
+    sheets[1].write_bytes(sheets[1].read_bytes().split(b"\r\n")[0] + b"\r\n")
+    again = commands("analyze", f"--dataset={tiny_run.dev}", files, f"--output={out}")
+    assert again.status == 0 and f"{sheets[0]}: it is filled in and stays as it is" in again.stderr, again
+    assert sheets[0].read_text() == csv_text(SHEET_COLUMNS, judged)
+    assert len(sheets[1].read_text().splitlines()) > 1 and str(sheets[1]) not in again.stderr
     assert "Classes of errors" in text
     assert "cross_attention" in (out / "question.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, False),
+        (b"", False),
+        (",".join(SHEET_COLUMNS).encode(), False),
+        (",".join(SHEET_COLUMNS).encode() + b"\r\na,b,c,d,e,,f\r\n", False),
+        (",".join(SHEET_COLUMNS).encode() + b"\r\na,b,c,d,e,too long,f\r\n", True),
+        (";".join(SHEET_COLUMNS).encode() + b"\r\na;b;c;d;e;too long;f\r\n", True),
+        (",".join(SHEET_COLUMNS).encode() + b"\r\na,b,c,d,e,\xe9,f\r\n", True),
+        (",".join(SHEET_COLUMNS).encode("utf-16"), True),
+    ],
+)
+def test_a_sheet_is_filled_in_where_somebody_has_judged_or_saved_it_otherwise(content, expected, tmp_path):
+    path = tmp_path / "to_judge_ours.csv"
+    if content is not None:
+        path.write_bytes(content)
+    assert is_filled_in(path) is expected
 
 
 def test_mistakes_are_reported(commands, tiny_run, tmp_path):
@@ -383,6 +416,10 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     assert_error(
         commands, "analyze", [data, out, f"--predictions_files=a={predictions},a={predictions}"], ["same name"]
     )
+    ours = [data, out, f"--predictions_files=a={predictions}"]
+    assert_error(commands, "analyze", [*ours, "--max_answer=2"], ["--max_answer belongs to --run_dir or --model"])
+    asked = [data, out, f"--run_dir={tiny_run.path}", "--question_id=1", "--errors=3"]
+    assert_error(commands, "analyze", asked, ["--errors belongs to --predictions_files"])
     assert_error(commands, "analyze", [data, out, "--predictions_files=a="], ["'a='", "NAME=FILE"])
     other = write_squad(tmp_path / "other.json", ARTICLES[1:2])
     assert_error(

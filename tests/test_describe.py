@@ -87,3 +87,13 @@ def test_the_command_prints_a_column_for_each_dataset(commands, tmp_path):
 )
 def test_mistakes(commands, arguments, parts):
     assert_error(commands, "describe", arguments, parts)
+
+
+@pytest.mark.parametrize("flag", ["datasets", "vectors"])
+def test_what_is_counted_is_not_overwritten(commands, tmp_path, flag):
+    data = write_squad(tmp_path / "data.json", ARTICLES)
+    other = tmp_path / "other"
+    other.write_text("the 1 2\n")
+    path = {"datasets": data, "vectors": str(other)}[flag]
+    arguments = [f"--datasets=sample,{data}", f"--vectors={other}", f"--json_file={path}"]
+    assert_error(commands, "describe", arguments, [f"--json_file={path} is the file that --{flag} reads"])

@@ -227,6 +227,42 @@ def test_settings_of_the_data_hold_where_they_are_left_out(tiny_run, commands, t
     assert (training["wrong_passages"], training["shared_norm"]) == (0.5, 1.0)
 
 
+@pytest.mark.slow
+def test_data_prepared_by_adapt_is_adapted_to_with_its_own_settings(tiny_run, commands, tmp_path):
+    folder = tmp_path / "adapting"
+    data = (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--cache_dir=")
+    adapt = ("--adapt", f"--start_from={tiny_run.path}")
+    assert (
+        commands("prepare", f"--output={folder}", *adapt, "--kept_dataset=sample", "--min_word_count=7", *data).status
+        == 0
+    )
+    kept = str(shutil.copy(tiny_run.dev, tmp_path / "kept.json"))
+    changed = json.loads((folder / "config.json").read_text())
+    changed["settings"]["kept_dataset"] = kept
+    (folder / "config.json").write_text(json.dumps(changed))
+    run = (f"--prepared={folder}", f"--run_dir={tmp_path / 'run'}", "--epochs=0")
+    assert_error(commands, "train", [*run, "--adapt", "--kept_dataset=sample"], ["found kept_dataset='sample'"])
+    done = commands("train", *run, *adapt)
+    assert done.status == 0, done
+    training = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
+    assert (training["kept_dataset"], training["min_word_count"], training["start_share"]) == (kept, 7, 0.15)
+
+
+def test_arrays_that_another_command_left_are_not_read(prepared, tmp_path):
+    folder = shutil.copytree(prepared[0], tmp_path / "again")
+    expected = load_data(folder).features.to_arrays().keys()
+    np.save(folder / "train" / "table_left.npy", np.zeros((3, 4), np.int32))
+    assert load_data(folder).features.to_arrays().keys() == expected
+    (folder / "train" / "spans.npy").unlink()
+    with pytest.raises(UserError, match="found no array 'spans', expected those of fabir-prepare"):
+        load_data(folder)
+    path = folder / "config.json"
+    for names in ("spans", [1], None):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"arrays": names}))
+        with pytest.raises(UserError, match=r"config\.json: found other content than expected"):
+            load_data(folder)
+
+
 def test_data_of_older_rules_is_refused(prepared, commands, tmp_path):
     folder = shutil.copytree(prepared[0], tmp_path / "older")
     path = folder / "processor" / "processor.json"

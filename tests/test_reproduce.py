@@ -327,7 +327,7 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     assert_error(commands, "reproduce", [*cheungs, "--bert_base=nowhere"], ["nowhere: found no such folder"])
     assert_error(commands, "reproduce", [*cheungs, "--encoder=x"], ["--encoder", "--elmo, --bert_base, --bert_large"])
     assert_error(commands, "reproduce", [*cheungs, "--head=dense"], ["--head", "rows of the table have their own"])
-    assert_error(commands, "reproduce", [*cheungs, "--num_heads=2"], ["--num_heads", "no reader of the table"])
+    assert_error(commands, "reproduce", [*cheungs, "--num_heads=2"], ["--num_heads", "no reader that is trained"])
     assert_error(commands, "reproduce", [out, "--table=2", "--elmo=x"], ["--elmo is for --paper=cheung"])
     assert_error(commands, "reproduce", [out, "--table=2", "--as_published"], ["--as_published", "--improved"])
     assert_error(commands, "reproduce", ["--table=2"], ["--output is missing"])

@@ -12,7 +12,7 @@ import pytest
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError
 from fabir_tf.reading.run_directory import RunDirectory
-from fabir_tf.training import run_lock
+from fabir_tf.training import process_lock
 from fabir_tf.training.run_lock import locked
 
 HOST = socket.gethostname()
@@ -63,7 +63,7 @@ def test_a_second_training_is_refused(run):
 
 
 def test_the_lock_of_a_living_process_holds(run, other_process):
-    started = run_lock._start_of(other_process.pid)
+    started = process_lock._start_of(other_process.pid)
     for known in (started, ""):
         write_lock(run, {"pid": other_process.pid, "host": HOST, "started": known})
         with pytest.raises(UserError, match=f"of process {other_process.pid}, which is training this run"):
@@ -71,7 +71,7 @@ def test_the_lock_of_a_living_process_holds(run, other_process):
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(run, other_process):
-    write_lock(run, {"pid": other_process.pid, "host": HOST, "started": run_lock._start_of(other_process.pid)})
+    write_lock(run, {"pid": other_process.pid, "host": HOST, "started": process_lock._start_of(other_process.pid)})
     other_process.stdin.close()
     other_process.wait()
     with locked(run):
@@ -79,11 +79,11 @@ def test_the_lock_of_a_dead_process_is_taken_over(run, other_process):
         assert [path.name for path in run.path.iterdir()] == [run.lock.name]
 
 
-@pytest.mark.skipif(not run_lock._start_of(os.getpid()), reason="only Linux tells that a process has ended")
+@pytest.mark.skipif(not process_lock._start_of(os.getpid()), reason="only Linux tells that a process has ended")
 def test_a_killed_process_that_nobody_has_waited_for_is_dead(run):
     """Its number stays taken, for example in a container or a notebook, whose first process waits for no other."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        write_lock(run, {"pid": process.pid, "host": HOST, "started": run_lock._start_of(process.pid)})
+        write_lock(run, {"pid": process.pid, "host": HOST, "started": process_lock._start_of(process.pid)})
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with locked(run):
@@ -100,7 +100,7 @@ def test_what_a_killed_training_was_writing_goes_with_its_lock(run):
         assert sorted(path.name for path in run.last.parent.iterdir()) == sorted({*names} - {names[1]})
 
 
-@pytest.mark.skipif(not run_lock._start_of(os.getpid()), reason="only Linux tells when a process started")
+@pytest.mark.skipif(not process_lock._start_of(os.getpid()), reason="only Linux tells when a process started")
 def test_another_process_with_the_number_of_a_dead_one_holds_nothing(run, other_process):
     write_lock(run, {"pid": other_process.pid, "host": HOST, "started": "an-earlier-boot 17"})
     with locked(run):

@@ -182,6 +182,21 @@ def test_training_data_without_what_is_scored(tmp_path):
     assert data[True].fingerprint["eval"] == data[False].fingerprint["eval"]
 
 
+@pytest.mark.slow
+def test_kept_questions_about_what_is_scored_are_set_aside(tiny_run, tmp_path):
+    kept = write_squad(
+        tmp_path / "kept.json", [("Other", "Ada Birk wrote it.", [("Who wrote it?", "Ada Birk")]), DEV_ARTICLES[0]]
+    )
+    settings = {"dataset": tiny_run.train, "eval_dataset": tiny_run.dev, "start_from": str(tiny_run.path)}
+    training = TrainingConfig(**settings, kept_dataset=kept, set_aside=True)
+    data = prepare_data(CONFIG, training, DataOptions(None), lambda line: None)
+    assert data.kept.sum() == 1
+    assert data.coverage["train"]["reasons"]["set_aside"] == len(DEV_ARTICLES[0][2])
+    only = write_squad(tmp_path / "only.json", [DEV_ARTICLES[0]])
+    with pytest.raises(UserError, match=f"--set_aside: all questions of {only} are about"):
+        prepare_data(CONFIG, TrainingConfig(**settings, kept_dataset=only, set_aside=True), DataOptions(None), print)
+
+
 def test_the_flag_of_the_commands(commands, tmp_path):
     train = write_squad(tmp_path / "train.json", ARTICLES)
     dev = write_squad(tmp_path / "dev.json", ARTICLES[:1])

@@ -421,6 +421,27 @@ def test_killed_while_writing_a_checkpoint_with_averages_and_resumed(averaged, f
     assert_same_run(run_dir, averaged.run_dir)
 
 
+@pytest.mark.slow
+def test_a_limit_that_is_reached_already_trains_no_further(files, tmp_path, monkeypatch):
+    """Also in the middle of an epoch, which is then left."""
+    run_dir, save = tmp_path / "run", training._Session.save
+
+    def interrupted(session):
+        save(session)
+        if (session.state["epoch"], session.state["step"]) == (1, 4):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training._Session, "save", interrupted)
+        train_tiny(run_dir, files.with_vectors)
+    before = numbers_of(run_dir)[0]
+    assert (before["epoch"], before["step"], before["batches"]) == (1, 4, 10)
+    for limit in ({"epochs": 1}, {"max_steps": 9}):
+        history = train_tiny(run_dir, files.with_vectors | limit, resume=True)
+        assert [row["epoch"] for row in history["epochs"]] == [0, 1]
+        assert numbers_of(run_dir)[0] == before
+
+
 def test_a_run_is_not_begun_twice_nor_resumed_as_another(finished, files, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")}
     with pytest.raises(UserError, match=r"already holds a run: add --resume to continue it"):

@@ -1,6 +1,8 @@
 """Vectors of a frozen word model that are computed once: the same logits, few files, interrupted and damaged ones."""
 
 import json
+import os
+import threading
 
 import bilm_folders
 import keras
@@ -173,6 +175,42 @@ def test_an_interrupted_computation_goes_on(config, model, features, tmp_path, m
     )
 
 
+@pytest.mark.parametrize("config", ["bert"], indirect=True)
+def test_a_second_training_at_the_same_time_waits(config, model, features, tmp_path, monkeypatch):
+    """It neither empties the file of the first nor computes the same."""
+    whole, _ = kept(features, config, model, tmp_path / "whole")
+    compute, waits, done = vector_cache._Computation._vectors_of, threading.Event(), []
+
+    def slow(self, batch):
+        done.append(len(batch))
+        # The second begins after the first has written something, and before it has noted anything.
+        if len(done) == 2:
+            second.start()
+            assert waits.wait(60)
+        return compute(self, batch)
+
+    def train_too():
+        lines = []
+        log = lambda line: (lines.append(line), "waiting" in line and waits.set())  # noqa: E731
+        found.append(with_kept_vectors(features, config.frozen_part(model), str(tmp_path / "both"), log))
+        found.append(lines)
+
+    found, second = [], threading.Thread(target=train_too)
+    monkeypatch.setattr(vector_cache, "BATCH_TOKENS", 64)
+    monkeypatch.setattr(vector_cache, "SECONDS_OF_WAITING", 0.05)
+    monkeypatch.setattr(vector_cache._Computation, "_vectors_of", slow)
+    first, _ = kept(features, config, model, tmp_path / "both")
+    batches = len(done)
+    second.join(60)
+    assert len(done) == batches, "the second has computed vectors, too"
+    assert f"process {os.getpid()} computes these vectors; waiting for it" in found[1][0]
+    everything = np.arange(len(whole.unique["vectors"]))
+    expected = whole.unique["vectors"][everything]
+    for part in (first, found[0]):
+        np.testing.assert_allclose(part.unique["vectors"][everything], expected, rtol=1e-3, atol=1e-3)
+    assert not list(tmp_path.glob("both/*.lock"))
+
+
 def test_other_weights_have_other_files(config, model, features, tmp_path):
     kept(features, config, model, tmp_path)
     weight = config.frozen_part(model).text_model.weights[0]
@@ -248,6 +286,10 @@ def test_a_training_with_the_cache_learns_the_same(commands, flags, tmp_path):
     resumed = commands("train", f"--run_dir={parts}", *flags, "--epochs=3", "--max_steps=1000", "--resume", cache)
     assert resumed.status == 0 and "were computed before" in resumed.stdout, resumed
     assert losses(parts)[-1] == pytest.approx(losses(cached)[-1], rel=1e-6)
+    assert "not exact" not in resumed.stdout
+    without = commands("train", f"--run_dir={parts}", *flags, "--epochs=3", "--max_steps=1001", "--resume")
+    told = "the run was trained with --vector_cache, which rounds, and goes on without --vector_cache"
+    assert without.status == 0 and told in without.stdout, without
     answer = commands("predict", f"--run_dir={cached}", "--question=Who built it?", "--passage=Karl Wend built it.")
     assert answer.status == 0, answer
 

@@ -1,10 +1,12 @@
 """Sorts wrong answers into the classes that the papers' error analyses found, by rule."""
 
+import csv
 import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from fabir_tf.analysis.judged import Judged
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
@@ -119,6 +121,23 @@ def sheet(data: SquadData, judged: Judged, most: int = 100, seed: int = 1) -> li
     classes = _classes(data, judged)
     drawn = sorted(random.Random(seed).sample(sorted(classes), min(most, len(classes))))
     return [_sheet_row(data, judged, index, classes[index]) for index in drawn]
+
+
+def is_filled_in(path: Path) -> bool:
+    """Whether somebody has worked on a sheet: judged an answer, or saved it in another format.
+
+    Args:
+        path: of a sheet, which need not exist.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            names = tuple(rows.fieldnames or ())
+            return names not in ((), SHEET_COLUMNS) or any(row["your_class"] for row in rows)
+    except FileNotFoundError:
+        return False
+    except (ValueError, csv.Error):
+        return True
 
 
 def _sheet_row(data: SquadData, judged: Judged, index: int, name: str) -> dict:

@@ -1,13 +1,13 @@
 """Writes the files of an analysis."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fabir_tf.analysis import page
 from fabir_tf.analysis.certainty_table import COLUMNS as CERTAINTY_COLUMNS
 from fabir_tf.analysis.certainty_table import certainty_rows, risk_coverage, roc
 from fabir_tf.analysis.error_classes import COLUMNS as ERROR_COLUMNS
-from fabir_tf.analysis.error_classes import SHEET_COLUMNS, count_errors, sheet
+from fabir_tf.analysis.error_classes import SHEET_COLUMNS, count_errors, is_filled_in, sheet
 from fabir_tf.analysis.error_lists import errors, surest_errors, worst_answers
 from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import Judged
@@ -23,7 +23,11 @@ from fabir_tf.reading.reader import Reader
 
 
 def write_analysis(
-    folder: Path, tokenized: TokenizedDataset, judged: Sequence[Judged], most_errors: int = 50
+    folder: Path,
+    tokenized: TokenizedDataset,
+    judged: Sequence[Judged],
+    most_errors: int = 50,
+    log: Callable[[str], object] = print,
 ) -> list[dict]:
     """Writes the tables scores.csv, error_classes.csv and, where predictions have probabilities, certainty.csv; a sheet
     of wrong answers to judge by hand for each of the predictions; report.html; and, where matplotlib is installed, the
@@ -34,6 +38,7 @@ def write_analysis(
         tokenized: the questions.
         judged: the predictions; all others are compared with the first.
         most_errors: most errors of each kind in the report.
+        log: called with a line for each sheet that is left as it is, because somebody has filled it in.
 
     Returns:
         The rows of scores.csv; those of all questions come first.
@@ -56,13 +61,20 @@ def write_analysis(
     head = ("predictions", "class", "errors", "of the errors", "by rule")
     parts += [page.heading("Classes of errors"), page.plain_table(head, lines)]
     for one in judged:
-        write_text(folder / f"to_judge_{one.name}.csv", sheet_text(SHEET_COLUMNS, sheet(data, one)))
+        _write_sheet(folder / f"to_judge_{one.name}.csv", sheet_text(SHEET_COLUMNS, sheet(data, one)), log)
         parts += [page.heading(f"{one.name}: the worst answers"), errors(data, one, worst_answers(one, most_errors))]
         if one.probabilities is not None:
             surest = errors(data, one, surest_errors(one, most_errors))
             parts += [page.heading(f"{one.name}: the wrong answers with the highest probability"), surest]
     write_text(folder / "report.html", page.page(f"Answers to {Path(data.name).name}", parts))
     return rows
+
+
+def _write_sheet(path: Path, text: str, log: Callable[[str], object]) -> None:
+    if is_filled_in(path):
+        log(f"{path}: it is filled in and stays as it is; remove it for a new one")
+    else:
+        write_text(path, text)
 
 
 def _certainty(folder: Path, judged: Sequence[Judged]) -> list[str]:

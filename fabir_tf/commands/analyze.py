@@ -69,9 +69,8 @@ def _write(values: flags.FlagValues, folder: Path, data: SquadData, answers: dic
         if not has_pictures():
             cli.to_stderr(NO_PICTURES)
         judged = [judge(name, data, found) for name, found in answers.items()]
-        rows = write_analysis(
-            folder, tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr), judged, values.errors
-        )
+        tokenized = tokenize_dataset(data, WordTokenizer(), options.cache_dir, cli.to_stderr)
+        rows = write_analysis(folder, tokenized, judged, values.errors, cli.to_stderr)
         for row in rows[: len(judged)]:
             print(f"{row['predictions']}: EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}", flush=True)
     if values.question_id:
@@ -85,6 +84,11 @@ def _validate_flags(values: flags.FlagValues, reader_folder: str | None) -> None
         raise UserError("--run_dir (or --model) and --question_id: found one of them, expected both or neither")
     if not values.predictions_files and not values.question_id:
         raise UserError("expected --predictions_files, or --run_dir (or --model) with --question_id, found neither")
+    for flag in cli.READING_FLAGS:
+        if not reader_folder and not values[flag].using_default_value:
+            raise UserError(f"--{flag} belongs to --run_dir or --model, found it without a reader")
+    if not values.predictions_files and not values["errors"].using_default_value:
+        raise UserError("--errors belongs to --predictions_files, found it without them")
     if values.question_id and not has_pictures():
         raise UserError(f"--question_id: {NO_PICTURES}")
 

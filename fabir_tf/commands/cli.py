@@ -447,7 +447,9 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         if not start_from:
             raise UserError("--adapt needs a trained reader to adapt: name it with --start_from")
         training = _with_adapting(name, model, training)
-        asked |= training
+        if not fixed.get("kept_dataset"):
+            # Data that was prepared without --adapt lacks what it sets; other data has its own.
+            asked |= training
     for field, value in fixed.items():
         found = asked.get(field, value)
         if found != value:

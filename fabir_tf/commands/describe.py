@@ -46,6 +46,8 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, datasets="the data to count")
     limits = {text: _limits(values, f"{text}_limits") for text in LIMITS}
     if values.json_file:
+        for name in values.datasets:
+            cli.validate_other_file("json_file", values.json_file, {"datasets": name, "vectors": values.vectors})
         validate_writable(values.json_file)
     tokenized = dict(_tokenized(values))
     known = _known(values.vectors, tokenized)

@@ -89,7 +89,7 @@ def main(values: flags.FlagValues) -> None:
     table = values.table or _TABLE_OF_FIGURES[values.paper]
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
-    unused = _unused_flags(values, TABLES[values.paper][table])
+    unused = _unused_flags(values, _rows(values, table))
     configs = _write_configs(values, runs, table, unused)
     threshold = cheung.NO_ANSWER_THRESHOLD if values.paper == "cheung" else None
     scored = (_scored_data(values), runs, threshold)
@@ -204,13 +204,12 @@ def _unused_flags(values: flags.FlagValues, rows: Sequence[PublishedRun]) -> dic
         raise UserError(f"--{min(own)}: rows of the table have their own, expected none here")
     unused: dict[str, frozenset[str]] = {}
     for row in rows:
-        if not row.members:
-            fields = dataclasses.fields(_config_class(row))
-            known = {field.name for field in fields if not field.metadata["derived"]}
-            unused[row.name] = unused[row.name + IMPROVED] = frozenset(given - known)
+        fields = dataclasses.fields(_config_class(row))
+        known = {field.name for field in fields if not field.metadata["derived"]}
+        unused[row.name] = unused[row.name + IMPROVED] = frozenset(given - known)
     everywhere = frozenset.intersection(*unused.values())
     if everywhere:
-        raise UserError(f"--{min(everywhere)}: no reader of the table has such a setting")
+        raise UserError(f"--{min(everywhere)}: no reader that is trained has such a setting")
     return unused
 
 

@@ -89,13 +89,14 @@ class RunDirectory:
         named = [self.config, self.ensemble, self.calibration, self.best]
         return [path for path in named + _sorted_files(folders) if path.is_file()]
 
-    def write_config(self, model: ReaderConfig, training: Config, data: dict) -> None:
+    def write_config(self, model: ReaderConfig, training: Config, data: dict, keeps_vectors: bool = False) -> None:
         """Records the run's configuration, and the versions of what decides about its numbers.
 
         Args:
             model: the model's configuration.
             training: the training's.
             data: hashes of the data, which are compared when the run is resumed.
+            keeps_vectors: whether it is trained with a vector cache, which rounds.
         """
         content = {
             "format": FORMAT,
@@ -103,6 +104,7 @@ class RunDirectory:
             "model": {"name": model_name(model)} | model.to_dict(),
             "training": training.to_dict(),
             "data": data,
+            "keeps_vectors": keeps_vectors,
         }
         write_text(self.config, json.dumps(content, indent=2) + "\n")
 

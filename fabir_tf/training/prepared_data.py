@@ -155,9 +155,12 @@ def prepare_data(
     own = len(train_data.questions)
     if training.kept_dataset:
         kept_data = load_dataset(training.kept_dataset, "train", flag="--kept_dataset", **options.tfds_folders, log=log)
-        train_data = _with_kept(
-            train_data, kept_data if model_config.null_head else _without_unanswerable(kept_data, log)
-        )
+        if not model_config.null_head:
+            kept_data = _without_unanswerable(kept_data, log)
+        if training.set_aside:
+            kept_data, more = set_aside(kept_data, eval_data, "set_aside")
+            left_out += more
+        train_data = _with_kept(train_data, kept_data)
     processor = _processor(model_config, training, processor_folder, log)
     tokenized, evaluation = (processor.tokenize(data, options.cache_dir, log) for data in (train_data, eval_data))
     if training.limit_evaluation:
@@ -214,7 +217,7 @@ def save_data(data: PreparedData, folder: Path, model_config: ReaderConfig, trai
     write_text(folder / "eval" / "texts.json", json.dumps(dataclasses.asdict(data.evaluation.data)))
     save_texts(folder / "eval" / "tokens.npz", data.evaluation.texts)
     settings = {name: getattr(training, name) for name in DATA_SETTINGS} | model_settings(model_config)
-    content = {"format": FORMAT, "settings": settings, "data": data.fingerprint}
+    content = {"format": FORMAT, "settings": settings, "data": data.fingerprint, "arrays": sorted(arrays)}
     # Last, because its presence marks a complete folder.
     write_text(folder / "config.json", json.dumps(content, indent=2) + "\n")
 
@@ -330,8 +333,11 @@ def load_data(folder: Path) -> PreparedData:
     """
     config = _read_config(folder)
     processor = read_processor(folder / "processor")
-    arrays = {path.stem: _open_array(path) for path in sorted((folder / "train").glob("*.npy"))}
+    paths = {path.stem: path for path in sorted((folder / "train").glob("*.npy"))}
+    # Another command, which was killed, may have left others there. Earlier versions did not name theirs.
+    names = config.get("arrays", list(paths))
     try:
+        arrays = {name: _open_array(paths[name]) for name in names}
         features, spans, soft_labels = Features.from_arrays(arrays), arrays["spans"], arrays["soft_labels"]
         # Data prepared by earlier versions has neither wrong passages nor kept answers.
         groups = arrays.get("groups", np.arange(len(spans)))
@@ -364,7 +370,9 @@ def _read_config(folder: Path) -> dict:
         raise UserError(f"{folder}: found no prepared data, expected a folder written by fabir-prepare")
     config = read_json(path)
     parts: list[Any] = [config.get(name) for name in ("settings", "data")] if isinstance(config, dict) else []
-    if [type(part) for part in parts] != [dict, dict]:
+    names = config.get("arrays", []) if isinstance(config, dict) else None
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if [type(part) for part in parts] != [dict, dict] or not is_list:
         raise UserError(f"{path}: found other content than expected, that of prepared data: {_AGAIN}")
     added = {name: getattr(TrainingConfig, name) for name in _ADDED_SETTINGS}
     parts[0] = config["settings"] = added | parts[0]

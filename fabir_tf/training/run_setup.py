@@ -90,12 +90,13 @@ def prepare_run(
         log(f"text is cut by version {data.processor.rules} of the rules, as it was; new readers have version {newest}")
     if resuming:
         _report_kernels(run, log)
+        _report_vectors(run, options, log)
     with removed_on_failure(run.processor, run.coverage):
         if not resuming:
             data.processor.save(run.processor)
             write_text(run.coverage, json.dumps(data.coverage, indent=1))
         # Last, because its presence marks a run; again when the run is resumed, perhaps for more epochs.
-        run.write_config(model_config, training, data.fingerprint)
+        run.write_config(model_config, training, data.fingerprint, options.vector_cache is not None)
     if data.summary and not resuming:
         log(data.summary)
     return PreparedRun(run, model_config, training, data, resuming, options)
@@ -199,6 +200,15 @@ def _report_kernels(run: RunDirectory, log: Callable[[str], None]) -> None:
             f"oneDNN was {recorded or 'perhaps off'} in the run's training and is {found} now, so its continuation is "
             f"not exact; {onednn.SWITCH}=1 switches it on, 0 off"
         )
+
+
+def _report_vectors(run: RunDirectory, options: DataOptions, log: Callable[[str], None]) -> None:
+    """Says that the vectors of a frozen word model are rounded, or are no longer."""
+    # Earlier versions did not record it.
+    recorded, found = run.read_config().get("keeps_vectors"), options.vector_cache is not None
+    if recorded is not None and recorded != found:
+        before, now = (f"with{'' if is_kept else 'out'} --vector_cache" for is_kept in (recorded, found))
+        log(f"the run was trained {before}, which rounds, and goes on {now}, so its continuation is not exact")
 
 
 def _check_run(run: RunDirectory, model_config: ReaderConfig, training: TrainingConfig, resume: bool) -> bool:

@@ -345,7 +345,7 @@ class _Session:
             self._report_warm_up()
             self.finish_epoch(loss=None)
         # A resumed epoch has fewer steps than the others, and a fit has one number of steps for all its epochs.
-        if self.state["step"]:
+        if self.state["step"] and not self.is_over():
             self._fit(self.state["epoch"] + 1)
             # Keras replaces the weights by their averages, if it keeps any, at the end of a fit.
             load_checkpoint(self.run.last, self.trainer)

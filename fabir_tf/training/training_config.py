@@ -66,7 +66,7 @@ class TrainingConfig(Config):
         "",
         "Trained reader whose weights initialize the model: a run's folder or a reader of the package; its words, "
         "characters and vectors are used instead of new ones. The defaults of fabir-train are then a learning rate of "
-        "0.0003 and four epochs",
+        "0.0003 and four epochs, of bert-span its own",
     )
     kept_dataset: str = setting(
         "",
@@ -237,7 +237,7 @@ class TrainingConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class DataOptions:
-    """Where this machine keeps data; it has no influence on the result.
+    """Where this machine keeps data; only `vector_cache` has an influence on the result, in its last digits.
 
     Attributes:
         cache_dir: where tokenized texts are kept between runs; None keeps none.

@@ -2,6 +2,7 @@
 
 FOLDER/vectors-KEY.npy     float16 `(tokens + 1, ...)`: every token of every distinct text, row 0 for padding
 FOLDER/vectors-KEY.json    how many of the texts are done; the others are computed when it is opened again
+FOLDER/vectors-KEY.lock    names the process that computes them; others wait for it
 
 The key is a hash of the word model's weights, of what it reads of each token, and of which tokens form a text.
 """
@@ -23,10 +24,12 @@ from fabir_tf.pipelines.features.features import Features, Segments
 from fabir_tf.pipelines.features.rows_on_disk import RowsOnDisk
 from fabir_tf.pipelines.files import WriteError, user_path, write_text
 from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.training.process_lock import held
 
 # Tokens that are computed at once; texts are padded to multiples of the step, so that there are few shapes.
 BATCH_TOKENS, STEP = 8192, 32
 SECONDS_BETWEEN = 30
+SECONDS_OF_WAITING = 1.0
 DTYPE = np.dtype("float16")
 
 
@@ -104,18 +107,28 @@ class _Computation:
         self._tokens, self._values = features.tokens, features.unique[model.inputs[0].name]
         self._shape = (texts.tokens + 1, *model.output.shape[2:])
         key = self._key()
-        self._path, self._progress = (folder / f"vectors-{key}.{ending}" for ending in ("npy", "json"))
+        self._path, self._progress, self._lock = (folder / f"vectors-{key}.{end}" for end in ("npy", "json", "lock"))
+        self._has_waited = False
         # The longest first, so that memory suffices for all if it does for the first.
         order = np.argsort(-texts.lengths, kind="stable")
         self._order = order[texts.lengths[order] > 0]
 
     def result(self, seconds: float) -> RowsOnDisk:
-        done, total = self._done(), len(self._order)
-        if done < total:
-            self._compute(done, seconds)
+        total = len(self._order)
+        if self._done() < total:
+            with held(self._lock, f"--vector_cache={self._path.parent}", self._wait):
+                # Another process may have computed them by now.
+                if (done := self._done()) < total:
+                    self._compute(done, seconds)
         else:
             self._log(f"{self._path}: the vectors of {total:,} texts were computed before")
         return RowsOnDisk(self._opened("r"))
+
+    def _wait(self, pid: int) -> None:
+        if not self._has_waited:
+            self._log(f"{self._path}: process {pid} computes these vectors; waiting for it")
+            self._has_waited = True
+        time.sleep(SECONDS_OF_WAITING)
 
     def _key(self) -> str:
         digest = hashlib.sha256(repr((self._shape, self._model.output.dtype)).encode())
