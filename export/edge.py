@@ -158,6 +158,7 @@ def _settings(reader: Reader, target: str, quantization: str) -> EdgeSettings:
         reader.config.null_head,
         settings_of(decoder),
         reader.no_answer_threshold,
+        reader.calibration is not None,
     )
 
 

@@ -85,6 +85,10 @@ def validate_harmless(saved: saved_model_pb2.SavedModel, folder: Path) -> None:
                 raise UserError(f"{folder}: found the asset {name!r}, expected a path inside the SavedModel's folder")
 
 
+# What TensorFlow writes above the message of an operation that fails in a graph.
+_HEADINGS = ("Graph execution error", "Detected at node", "<stack traces unavailable>")
+
+
 def _assets(graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     names = [asset.filename for asset in graph.asset_file_def]
     for packed in graph.collection_def[_ASSETS].any_list.value if _ASSETS in graph.collection_def else ():
@@ -101,6 +105,7 @@ def _stays_inside(name: str) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its class where it has none."""
+    """The first line of an error's message that says what is wrong, or its class where it has none."""
     message = getattr(error, "message", None) or str(error)
-    return message.strip().partition("\n")[0] or type(error).__name__
+    lines = (line.strip() for line in message.splitlines())
+    return next((line for line in lines if line and not line.startswith(_HEADINGS)), type(error).__name__)

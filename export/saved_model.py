@@ -2,16 +2,21 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
 
 from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
+from fabir_tf.pipelines.arguments import LARGEST_INT64, whole_number
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, removed_on_failure, user_path
-from fabir_tf.reading.answers import QuestionAnswerer, validate_n_best
+from fabir_tf.reading.answers import QuestionAnswerer, expect_reader, validate_n_best
 from fabir_tf.reading.calibration import Calibration
+
+# A version's folder, also one that is being written.
+_VERSION = re.compile(r"([0-9]+)|unfinished-([0-9]+)-[0-9]+")
 
 
 def export_reader(
@@ -40,11 +45,12 @@ def export_reader(
             than the graph does.
         WriteError: the folder cannot be written.
     """
+    expect_reader("reader", reader)
     n_best = validate_n_best(n_best)
     folder = version_folder(export_dir, version)
-    module = reader.in_graph(n_best)
-    signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
     with written_whole(folder) as unfinished:
+        module = reader.in_graph(n_best)
+        signatures = {name: _traced(function, *specs) for name, (function, specs) in module.signatures().items()}
         tf.saved_model.save(module, str(unfinished), signatures)
         _write_extras(unfinished / "assets.extra", reader.calibration)
     return folder
@@ -61,6 +67,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
         A folder beside it to write into, which gets its name in the end, and is removed after an error.
 
     Raises:
+        UserError: another export has written the version in the meantime.
         WriteError: the folder cannot be written.
     """
     # A server takes a folder for a version only if its name is a number, so this one is not served.
@@ -69,6 +76,8 @@ def written_whole(folder: Path) -> Iterator[Path]:
         # Created here, because TensorFlow's error does not say that the folder cannot be created.
         unfinished.mkdir(parents=True)
         yield unfinished
+        if folder.exists():
+            raise UserError(f"{folder} exists by now, written by another export: start this one again")
         unfinished.rename(folder)
 
 
@@ -83,14 +92,15 @@ def version_folder(export_dir: str | os.PathLike, version: int | None = None) ->
         `<export_dir>/<version>`.
 
     Raises:
-        UserError: the version exists or is no positive number.
+        UserError: the version exists, or is no number from 1 to 2^63 - 1.
     """
     export_dir = user_path(export_dir)
     if version is None:
         names = [path.name for path in export_dir.iterdir()] if export_dir.is_dir() else []
-        version = max([int(name) for name in names if name.isdecimal()], default=0) + 1
-    if version < 1:
-        raise UserError(f"version must be a positive number, found {version}")
+        # Also of exports that are being written.
+        numbers = [int(match[1] or match[2]) for name in names if (match := _VERSION.fullmatch(name))]
+        version = max([number for number in numbers if number < LARGEST_INT64], default=0) + 1
+    version = whole_number("version", version, 1, LARGEST_INT64)
     folder = export_dir / str(version)
     if folder.exists():
         raise UserError(f"{folder} exists, expected a version that does not: it is never written over")

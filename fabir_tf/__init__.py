@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fabir_tf.models.fabir import FabirConfig
     from fabir_tf.pipelines.datasets.own_texts import questions_from
     from fabir_tf.pipelines.datasets.sources import load_dataset
+    from fabir_tf.pipelines.errors import UserError
     from fabir_tf.pipelines.text.word_vectors import load_vectors
     from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span
     from fabir_tf.reading.calibration import calibrate
@@ -71,6 +72,7 @@ _LAZY = {
     "Reader": "fabir_tf.reading.reader",
     "Span": "fabir_tf.reading.answers",
     "TrainingConfig": "fabir_tf.training.training_config",
+    "UserError": "fabir_tf.pipelines.errors",
     "attention_figure": "fabir_tf.analysis.pictures",
     "attention_weights": "fabir_tf.reading.inspection",
     "batches_to_fit": "fabir_tf.training.fit_batches",
@@ -101,6 +103,7 @@ __all__ = [
     "Reader",
     "Span",
     "TrainingConfig",
+    "UserError",
     "__version__",
     "analysis",
     "attention_figure",

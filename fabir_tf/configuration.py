@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import math
+import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 from absl import flags
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.json_files import loads
+from fabir_tf.pipelines.json_files import loads, quoted
 
 # Larger counts would overflow in a library, with a message that names no field.
 _LARGEST_COUNT = 2**31 - 1
@@ -163,20 +164,22 @@ def _checked(field: dataclasses.Field, value: Any) -> Any:
     kind: Any = _base_type(field)
     if value is None and isinstance(field.type, types.UnionType):
         return None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
         value = float(value)
+    if kind is int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        value = int(value)
     if value is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{field.name} must be of type {kind.__name__}, found {value!r}")
+        raise ConfigError(f"{field.name} must be of type {kind.__name__}, found {quoted(value)}")
     if kind is float and not math.isfinite(value):
-        raise ConfigError(f"{field.name} must be a finite number, found {value!r}")
+        raise ConfigError(f"{field.name} must be a finite number, found {quoted(value)}")
     low, high = field.metadata["low"], field.metadata["high"]
     if kind is int and high is None:
         high = _LARGEST_COUNT
     if (low is not None and not value >= low) or (high is not None and not value <= high):
-        raise ConfigError(f"{field.name} must be {_bounds(low, high)}, found {value!r}")
+        raise ConfigError(f"{field.name} must be {_bounds(low, high)}, found {quoted(value)}")
     choices = field.metadata["choices"]
     if choices and value not in choices:
-        raise ConfigError(f"{field.name} must be one of {', '.join(choices)}, found {value!r}")
+        raise ConfigError(f"{field.name} must be one of {', '.join(choices)}, found {quoted(value)}")
     return value
 
 

@@ -45,8 +45,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, grpc: bool = False) -> Iterator[Server]:
-    """Starts a server on free ports, and ends it by SIGTERM."""
+def serving(*arguments: str, grpc: bool = False, end: str = "every request was answered") -> Iterator[Server]:
+    """Starts a server on free ports, and ends it by SIGTERM; `end` is what it says then."""
     ports = ("--rest_api_port=0", f"--grpc_port={0 if grpc else -1}")
     command = [sys.executable, "-m", "fabir_tf.commands.serve", *arguments, *ports]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "CUDA_VISIBLE_DEVICES": ""}
@@ -63,5 +63,5 @@ def serving(*arguments: str, grpc: bool = False) -> Iterator[Server]:
         process.terminate()
         assert process.wait(60) == 0, lines
         reading.join(10)
-        assert lines[-1] == "ended: every request was answered\n"
+        assert lines[-1] == f"ended: {end}\n"
         assert "Traceback" not in "".join(lines), lines

@@ -20,7 +20,7 @@ from wordpiece_folders import write_bert
 
 from fabir_tf import edge
 from fabir_tf.edge.runtimes import RUNTIMES
-from fabir_tf.edge.settings import EdgeSettings
+from fabir_tf.edge.settings import SETTINGS_FILE, EdgeSettings
 from fabir_tf.export import export_edge
 from fabir_tf.export.converters import CONVERTERS
 from fabir_tf.export.edge import compared, validate_target
@@ -307,9 +307,14 @@ def test_a_processor_without_its_tables_makes_the_same_ids(reader, tmp_path):
 
 def test_settings_survive_their_file(tmp_path):
     decoder = {"kind": "SpanDecoder", "max_answer": None, "null_pairs": True}
-    settings = EdgeSettings("onnx", "none", "fabir", 384, True, decoder, 0.25)
+    settings = EdgeSettings("onnx", "none", "fabir", 384, True, decoder, 0.25, True)
     settings.save(tmp_path)
     assert EdgeSettings.load(tmp_path) == settings
+    content = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    # Earlier exports do not say it.
+    del content["calibrated"]
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(content))
+    assert EdgeSettings.load(tmp_path) == dataclasses.replace(settings, calibrated=False)
     assert settings.max_answer is None and dataclasses.asdict(settings.make_decoder(4))["n_best"] == 4
 
 
@@ -325,7 +330,7 @@ def test_settings_survive_their_file(tmp_path):
         ({"decoder": {"kind": "SpanDecoder", "width": 3}}, ["decoder", "its arguments"]),
         ({"decoder": []}, ["decoder"]),
         ({"max_passage": "384"}, ["384", "max_passage", "int"]),
-        ({"max_passage": 0}, ["max_passage must be from 1"]),
+        ({"max_passage": 0}, ["max_passage must be a whole number from 1"]),
         ({"null_head": 1}, ["null_head", "bool"]),
         ({"null_head": False}, ["model.onnx: found the inputs", "and the outputs end_logits, start_logits"]),
         ({"no_answer_threshold": 1.5}, ["no_answer_threshold must be", "1.5"]),
@@ -409,6 +414,15 @@ def test_a_failed_export_leaves_nothing(reader, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"fabir cannot be converted to onnx \(no such operation\)"):
         export_edge(reader, tmp_path / "new", "onnx")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_calibration_that_is_missing_is_told(exported, tmp_path):
+    folder = shutil.copytree(exported("onnx"), tmp_path / "1")
+    (folder / "calibration.json").unlink()
+    with pytest.raises(UserError, match=r"1: found no calibration\.json, expected that of the reader"):
+        edge.EdgeReader.load(folder)
+    with pytest.raises(UserError, match="threads must be a whole number from 1 on, found 0"):
+        edge.EdgeReader.load(folder, threads=0)
 
 
 def test_its_own_threshold_is_the_exported_one(exported, tmp_path):

@@ -14,6 +14,7 @@ from wordpiece_folders import write_bert
 from fabir_tf.export import export_reader, saved_model, warm_up
 from fabir_tf.export.loading import read_saved_model
 from fabir_tf.export.operations import forbidden_operations
+from fabir_tf.export.saved_model import written_whole
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.ids import PADDING
 from fabir_tf.pipelines.text.readable import is_blank, is_without_spaces
@@ -456,16 +457,31 @@ def test_versions_are_counted_and_never_written_over(reader, folder, tmp_path, m
     (tmp_path / "11").mkdir()
     assert export_reader(reader, tmp_path).name == "12"
     assert export_reader(reader, tmp_path, 20).name == "20"
+    # One that another process is writing has its number already.
+    (tmp_path / "unfinished-21-77").mkdir()
+    (tmp_path / "2024-11").mkdir()
+    assert export_reader(reader, tmp_path).name == "22"
+    (tmp_path / "99999999999999999999").mkdir()
+    assert export_reader(reader, tmp_path).name == "23"
     kept = (folder / "saved_model.pb").read_bytes()
     with pytest.raises(UserError, match=r"7 exists, expected a version that does not"):
         export_reader(reader, folder.parent, 7)
     assert (folder / "saved_model.pb").read_bytes() == kept
 
 
+def test_a_version_that_another_export_has_written_meanwhile_stays(tmp_path):
+    folder = tmp_path / "3"
+    with pytest.raises(UserError, match="3 exists by now, written by another export"), written_whole(folder):
+        folder.mkdir()
+        (folder / "theirs").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["3", "theirs"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"version": 0}, "version .* 0"),
+        ({"version": 2**63}, "version must be a whole number from 1 to 9223372036854775807, found 9223372036854775808"),
         *(({"n_best": number}, f"n_best .* {number!r}") for number in (0, 1001, True, "3")),
     ],
 )

@@ -44,6 +44,24 @@ def test_rows_are_questions_with_offsets():
     assert [question.id for question in data.questions] == ["1", "2", "3"]
 
 
+def test_rows_hold_what_pandas_and_pyarrow_give():
+    start = MILL.index("Anna Keld")
+    columns = {"text": np.array(["Anna Keld"], object), "answer_start": np.array([start], np.int32)}
+    one = {"question": "Who?", "passage": MILL}
+    rows = [
+        one | {"id": np.int64(7), "answers": columns},
+        one | {"answers": columns | {"answer_start": [float(start)]}},
+        *(one | {"answer": "Anna Keld", "answer_start": value} for value in (np.int64(start), float(start))),
+        *(one | {"answer": "Anna Keld", "answer_start": value} for value in (float("nan"), np.float64("nan"), None)),
+        one | {"answers": [{"text": "Anna Keld", "answer_start": np.int16(start)}], "is_impossible": np.bool_(False)},
+    ]
+    data = fabir_tf.questions_from(rows)
+    assert [question.answers for question in data.questions] == [(Answer("Anna Keld", start),)] * len(rows)
+    assert data.questions[0].id == "7"
+    with pytest.raises(UserError, match=r"answer_start is the number 0\.5, expected an integer"):
+        fabir_tf.questions_from([one | {"answer": "Anna Keld", "answer_start": 0.5}])
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

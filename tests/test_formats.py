@@ -18,7 +18,7 @@ from fabir_tf.pipelines.datasets.formats import read_questions, write_questions
 from fabir_tf.pipelines.datasets.places import PlacesOnDisk
 from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.records import read_records
-from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, squad_from_json
+from fabir_tf.pipelines.datasets.squad import NO_START, Answer, Question, SquadData, squad_from_json
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import Position, read_arrays, user_path, write_text
 from fabir_tf.pipelines.json_files import RepeatedKeyError, loads, parse_json, read_json
@@ -336,6 +336,15 @@ def test_parquet(tmp_path, monkeypatch):
     assert data.titles == ("",)
     again = read_questions(written(tmp_path, gzip.compress((tmp_path / "without-ending").read_bytes()), "x.parquet.gz"))
     assert again.questions == data.questions
+    # A column with missing numbers holds floats.
+    flat = [
+        {"question": "Who?", "passage": "Ada came.", "answer": "Ada", "answer_start": start} for start in (0.0, None)
+    ]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(flat), tmp_path / "floats.parquet")
+    assert [one.answers for one in read_questions(tmp_path / "floats.parquet").questions] == [
+        (Answer("Ada", 0),),
+        (Answer("Ada", NO_START),),
+    ]
     far = SquadData("far.json", ("Ada came.",), ("",), (Question("q", "Who?", 0, (Answer("Ada", 10**20),)),))
     assert "far.json: cannot be written as Parquet" in failure(write_questions, far, tmp_path / "far.parquet")
     assert not (tmp_path / "far.parquet").exists()

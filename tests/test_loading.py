@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
 from fabir_tf.export import SavedModelReader
-from fabir_tf.export.loading import load_saved_model, read_saved_model
+from fabir_tf.export.loading import first_line, load_saved_model, read_saved_model
 from fabir_tf.export.operations import OPERATIONS, SAVING, forbidden_operations
 from fabir_tf.pipelines.errors import UserError
 
@@ -311,6 +311,23 @@ def test_a_damaged_file_has_one_sentence(tmp_path, content, message):
     with pytest.raises(UserError) as caught:
         load_saved_model(written(tmp_path / "1", content))
     assert str(caught.value) == f"{tmp_path / '1'}{os.sep}{message}"
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            "Graph execution error:\n\nDetected at node a/Assert defined at (most recent call last):\n"
+            "<stack traces unavailable>\nassertion failed: [expected one] [1 2]\n\t [[{{node a/Assert}}]]",
+            "assertion failed: [expected one] [1 2]",
+        ),
+        ("indices[0] = 3 is not in [0, 3)\n\t [[{{node x}}]]", "indices[0] = 3 is not in [0, 3)"),
+        ("Graph execution error:\n", "ValueError"),
+        ("", "ValueError"),
+    ],
+)
+def test_the_line_of_an_error_that_says_what_is_wrong(message, line):
+    assert first_line(ValueError(message)) == line
 
 
 def test_a_folder_without_a_saved_model(tmp_path):

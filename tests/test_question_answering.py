@@ -191,7 +191,9 @@ def test_mistakes(qa, args, kwargs, message):
 
 
 def test_a_context_without_a_piece(qa):
-    assert qa(QUESTION, "\u200b") == []
+    nothing = {"score": 0.0, "start": 0, "end": 0, "answer": ""}
+    assert qa(QUESTION, "\u200b") == qa(QUESTION, " ") == qa(" ", MILL) == nothing
+    assert qa(question=[QUESTION, QUESTION], context=[MILL, "\n"])[1] == nothing
     assert qa(QUESTION, "\u200b", handle_impossible_answer=True) == {"score": 1.0, "start": 0, "end": 0, "answer": ""}
 
 

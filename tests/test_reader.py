@@ -725,7 +725,7 @@ def test_a_number_of_spans_may_be_numpys(n_best):
 
 
 def test_a_window_needs_a_token(reader):
-    with pytest.raises(UserError, match=r"^max_passage must be from 1 to 4096, found 0$"):
+    with pytest.raises(UserError, match=r"^max_passage must be a whole number from 1 to 4096, found 0$"):
         resized(reader, 0)
 
 

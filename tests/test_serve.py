@@ -674,6 +674,21 @@ def _ends_in_order(server, right):
     assert found[0][0] == 200
 
 
+@pytest.mark.slow
+def test_a_client_that_does_not_take_its_answer_is_cut_off_at_the_end(exported):
+    texts = {"question": ["Who?"] * 300, "passage": [" ".join(["x" * 3_000] * 20)]}
+    body = json.dumps({"inputs": texts}).encode()
+    head = f"POST /v1/models/fabir:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    folder = f"--model_base_path={exported.folder.parent}"
+    with serving(
+        folder, "--model_name=fabir", "--request_timeout=20", end="1 did not take their answers and were cut off"
+    ) as server:
+        slow = socket.create_connection(("127.0.0.1", server.port))
+        slow.sendall(head.encode() + body)
+        assert slow.recv(15) == b"HTTP/1.1 200 OK"
+    slow.close()
+
+
 # === Mistakes of the user ===
 
 

@@ -413,6 +413,18 @@ def test_a_version_that_cannot_be_loaded_again_gives_way_to_a_new_one(tmp_path):
 # === What the watcher cannot look at, or start ===
 
 
+def test_a_number_that_no_client_can_name_is_told_and_left_out(tmp_path):
+    log = []
+    write(tmp_path, 1, "one")
+    write(tmp_path, 2**63, "large")
+
+    async def scenario(models):
+        await until(lambda: numbers(models, "m") == [1])
+        await until(lambda: logs(log, f"{tmp_path / str(2**63)}: the number is larger than 2^63 - 1"))
+
+    served([folder_model(tmp_path)], scenario, log)
+
+
 @contextlib.contextmanager
 def closed(folder):
     """A folder that this process may not enter, not even as the superuser."""

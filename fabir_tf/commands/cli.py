@@ -29,6 +29,8 @@ from fabir_tf.training.run_setup import recorded_training
 from fabir_tf.training.training_config import LENGTHS, DataOptions, TrainingConfig, settings_of_others
 
 DEFAULT_MODEL = "fabir"
+# Those of files and folders that a command reads and does without if they are left out.
+_NAMED = ("document", "index", "input_file")
 READING_FLAGS = ("max_passage", "precision", "max_answer", "no_answer_threshold")
 """How a reader reads."""
 # All other flags with texts name files, folders or what may be one.
@@ -50,10 +52,18 @@ def run_command(main: Callable[[flags.FlagValues], None], doc: str) -> None:
     def start(arguments: list[str]) -> None:
         if arguments[1:]:
             raise UserError(f"unexpected argument {quoted(arguments[1])}: everything is given as --flag=value")
+        _validate_named(flags.FLAGS)
         main(flags.FLAGS)
 
     with _reported():
         app.run(start, flags_parser=_parse_flags)
+
+
+def _validate_named(values: flags.FlagValues) -> None:
+    """Refuses an empty name, such as a shell's variable that is not set; as a path it is the current folder."""
+    for flag in _NAMED:
+        if flag in values and values[flag].value == "":
+            raise UserError(f"--{flag} is empty, expected the name of a file or folder")
 
 
 @contextlib.contextmanager
@@ -329,6 +339,8 @@ def reader_folder(values: flags.FlagValues) -> str | None:
         return str(pretrained_folder(values.model))
     if is_hugging_face(values.model):
         return values.model
+    if RunDirectory(values.model).is_started:
+        raise UserError(f"--model={values.model}: found the folder of a run, expected it as --run_dir={values.model}")
     known = ", ".join(pretrained_readers()) or "none in this installation"
     raise UserError(
         f"--model={values.model}: no such reader comes with the package, expected one of: {known}; or the folder of a "

@@ -80,6 +80,8 @@ def main(values: flags.FlagValues) -> None:
         reader.calibration = calibrate(reader, data, cli.show_progress, share)
     if reader.calibration:
         cli.to_stderr(reader.calibration.summary())
+    # Another export may have taken the number in the meantime.
+    folder = version_folder(values.export_dir, values.version)
     if values.format == SAVED_MODEL:
         _write_saved_model(reader, folder, values.n_best)
     else:

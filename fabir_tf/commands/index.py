@@ -91,12 +91,14 @@ def _shards_of(values: flags.FlagValues) -> int | None:
 def _make_file(values: flags.FlagValues, skip: Callable[[str], None], shards: None) -> tuple[Changes, int]:
     # Before the index is made, so that a mistake leaves none behind.
     position = Position()
-    documents = read_documents(values.input, skip, position)
+    unread: set[str] = set()
+    documents = read_documents(values.input, skip, position, unread.add)
     first = _first_of(documents, values)
     validate_writable(values.index)
     with DocumentIndex(values.index, create=True) as index:
         with Progress("documents", position) as progress:
-            changes = index.update(itertools.chain([first], documents), lambda done, _: progress.show(done), skip)
+            every = itertools.chain([first], documents)
+            changes = index.update(every, lambda done, _: progress.show(done), skip, unread)
         return changes, len(index)
 
 

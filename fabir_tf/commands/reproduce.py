@@ -89,7 +89,7 @@ def main(values: flags.FlagValues) -> None:
     table = values.table or _TABLE_OF_FIGURES[values.paper]
     runs = folder / _runs_folder(values.paper, table)
     validate_writable(runs / "plan.json")
-    unused = _unused_flags(values, _rows(values, table))
+    unused = _unused_flags(values, TABLES[values.paper][table], _rows(values, table))
     configs = _write_configs(values, runs, table, unused)
     threshold = cheung.NO_ANSWER_THRESHOLD if values.paper == "cheung" else None
     scored = (_scored_data(values), runs, threshold)
@@ -192,18 +192,25 @@ def _folder(values: flags.FlagValues, row: PublishedRun) -> str:
     return (values[row.folder].value or "") if row.folder else ""
 
 
-def _unused_flags(values: flags.FlagValues, rows: Sequence[PublishedRun]) -> dict[str, frozenset[str]]:
+def _unused_flags(
+    values: flags.FlagValues, rows: Sequence[PublishedRun], trained: Sequence[PublishedRun]
+) -> dict[str, frozenset[str]]:
     """The given settings of models that the reader of a row does not have, by the names of the row's configurations.
 
+    Args:
+        values: the flags.
+        rows: those of the table.
+        trained: those of them that are trained.
+
     Raises:
-        UserError: no row has a setting, or rows have their own.
+        UserError: no reader that is trained has a setting, or rows have their own.
     """
     given = {name for spec in MODELS.values() for name in spec.config.given_flags(values)}
     own = given & {name for row in rows for name in row.settings}
     if own:
         raise UserError(f"--{min(own)}: rows of the table have their own, expected none here")
     unused: dict[str, frozenset[str]] = {}
-    for row in rows:
+    for row in trained:
         fields = dataclasses.fields(_config_class(row))
         known = {field.name for field in fields if not field.metadata["derived"]}
         unused[row.name] = unused[row.name + IMPROVED] = frozenset(given - known)

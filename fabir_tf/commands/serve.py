@@ -138,8 +138,9 @@ def main(values: flags.FlagValues) -> None:
                 if grpc:
                     print(f"gRPC is at {grpc}", flush=True)
 
-        serve(models, _settings(values, index), cli.to_stderr, ready)
-    cli.to_stderr("ended: every request was answered")
+        cut_off = serve(models, _settings(values, index), cli.to_stderr, ready)
+    end = f"{cut_off} did not take their answers and were cut off" if cut_off else "every request was answered"
+    cli.to_stderr(f"ended: {end}")
 
 
 def _models(values: flags.FlagValues) -> "list[ModelSettings]":

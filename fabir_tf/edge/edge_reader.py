@@ -9,6 +9,7 @@ import numpy as np
 
 from fabir_tf.edge.runtimes import RUNTIMES, Runtime
 from fabir_tf.edge.settings import CALIBRATION_FILE, PROCESSOR_FOLDER, EdgeSettings
+from fabir_tf.pipelines.arguments import whole_number
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.array_batches import token_inputs
 from fabir_tf.pipelines.features.batch_planning import reading_batches
@@ -93,10 +94,14 @@ class EdgeReader(TextReader):
         Raises:
             UserError: a file is missing or damaged, the runtime is not installed, or the threshold does not fit.
         """
+        if threads is not None:
+            threads = whole_number("threads", threads, 1)
         path = user_path(folder)
         settings = EdgeSettings.load(path)
         processor = read_processor(path / PROCESSOR_FOLDER, log or warnings.warn)
         calibration = path / CALIBRATION_FILE
+        if settings.calibrated and not calibration.exists():
+            raise UserError(f"{path}: found no {CALIBRATION_FILE}, expected that of the reader which was exported")
         measured = Calibration.load(calibration) if calibration.exists() else None
         model = RUNTIMES[settings.target](path, threads)
         _validate_names(str(path / model.file), model, settings, processor)

@@ -30,6 +30,7 @@ class EdgeSettings:
         null_head: whether the model has null logits.
         decoder: `kind`, a name of `DECODERS`, and its arguments.
         no_answer_threshold: the reader abstains above this no-answer probability; None if it always answers.
+        calibrated: whether a calibration belongs to it; earlier exports do not say so.
     """
 
     target: str
@@ -39,6 +40,7 @@ class EdgeSettings:
     null_head: bool
     decoder: dict[str, Any]
     no_answer_threshold: float | None
+    calibrated: bool = False
 
     @property
     def max_answer(self) -> int | None:
@@ -69,18 +71,19 @@ class EdgeSettings:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             found = content.get("format") if isinstance(content, dict) else content
             raise UserError(f"{path}: found {shown(found)} as format, expected {FORMAT}")
-        names = [field.name for field in dataclasses.fields(cls)]
+        fields = dataclasses.fields(cls)
+        names = [field.name for field in fields if field.default is dataclasses.MISSING]
         missing = [name for name in names if name not in content]
         if missing:
             raise UserError(f"{path}: found no {missing[0]}, expected {', '.join(names)}")
-        settings = cls(**{name: content[name] for name in names})
+        settings = cls(**{field.name: content[field.name] for field in fields if field.name in content})
         settings._validate(path)
         return settings
 
     def _validate(self, path: Path) -> None:
         if not isinstance(self.target, str) or self.target not in RUNTIMES:
             raise UserError(f"{path}: found the target {shown(self.target)}, expected one of {', '.join(RUNTIMES)}")
-        for name, kind in (("null_head", bool), ("max_passage", int)):
+        for name, kind in (("null_head", bool), ("max_passage", int), ("calibrated", bool)):
             if type(getattr(self, name)) is not kind:
                 raise UserError(f"{path}: found {shown(getattr(self, name))} as {name}, expected a {kind.__name__}")
         try:

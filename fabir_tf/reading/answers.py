@@ -1,13 +1,13 @@
 """What a reader says, a span of the passage or that there is none; and the contract of everything that answers."""
 
 import dataclasses
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fabir_tf.pipelines.arguments import expect, whole_number
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
@@ -253,13 +253,34 @@ def validate_n_best(n_best: int) -> int:
     Raises:
         UserError: it is no whole number from 1 to `MOST_ANSWERS`.
     """
-    try:
-        number = 0 if isinstance(n_best, bool) else operator.index(n_best)
-    except TypeError:
-        number = 0
-    if not 1 <= number <= MOST_ANSWERS:
-        raise UserError(f"n_best must be a whole number from 1 to {MOST_ANSWERS}, found {quoted(n_best)}")
-    return number
+    return whole_number("n_best", n_best, 1, MOST_ANSWERS)
+
+
+def expect_reader(name: str, value: Any) -> None:
+    """Checks that an argument is a reader and not the name of one, which the commands take.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+
+    Raises:
+        UserError: it is a name.
+    """
+    if isinstance(value, str | os.PathLike):
+        raise UserError(f"{name}: found {quoted(value)}, expected a reader, as fabir_tf.Reader.load makes it")
+
+
+def expect_questions(name: str, value: Any) -> None:
+    """Checks that an argument is a dataset.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+
+    Raises:
+        UserError: it is none.
+    """
+    expect(name, value, Dataset, "questions, as fabir_tf.load_dataset makes them")
 
 
 def as_text(name: str, value: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fabir_tf.pipelines.arguments import whole_number
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.features import Examples
 from fabir_tf.pipelines.json_files import quoted
@@ -69,9 +70,8 @@ class Settings:
             "doc_stride": 0,
         }.items():
             value = getattr(self, name)
-            is_number = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            if not is_number and not (value is None and getattr(type(self), name) is None):
-                raise UserError(f"{name} must be a whole number from {least} on, found {quoted(value)}")
+            if value is not None or getattr(type(self), name) is not None:
+                object.__setattr__(self, name, whole_number(name, value, least))
 
     def replace(self, changes: Mapping[str, Any]) -> "Settings":
         """A copy with some values changed; None changes nothing.
@@ -111,7 +111,8 @@ class QuestionAnsweringPipeline:
 
     Returns:
         For one question a dictionary with `score`, `start`, `end` and `answer`, or where there are several answers a
-        list of them, best first; for several questions a list of these.
+        list of them, best first; for several questions a list of these. The answer is empty, with the score 0, where
+        the context or the question has no words.
 
     Raises:
         UserError: an argument is none of these, or a text is too long.
@@ -326,7 +327,9 @@ def _best_spans(start: np.ndarray, end: np.ndarray, longest: int, count: int) ->
 
 
 def _result(answers: list[dict[str, Any]], null: float, settings: Settings) -> Result:
-    if settings.handle_impossible_answer:
-        answers = [*answers, {"score": null, "start": 0, "end": 0, "answer": ""}]
+    if settings.handle_impossible_answer or not answers:
+        # Texts without a token have no other.
+        score = null if settings.handle_impossible_answer else 0.0
+        answers = [*answers, {"score": score, "start": 0, "end": 0, "answer": ""}]
     best = sorted(answers, key=lambda answer: answer["score"], reverse=True)[: settings.top_k]
     return best[0] if len(best) == 1 else best

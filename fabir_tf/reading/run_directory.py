@@ -119,7 +119,8 @@ class RunDirectory:
                 f"{self.path}: found an ensemble, expected a single reader, such as {self.path / MEMBERS / '0'}"
             )
         if not self.is_started:
-            raise UserError(f"{self.path}: found no run, expected a folder written by fabir-train")
+            names = "" if self.path.exists() else f", or one of {', '.join(pretrained_readers())}"
+            raise UserError(f"{self.path}: found no run, expected a folder written by fabir-train{names}")
         content = read_json(self.config)
         for part in ("model", "training", "data"):
             if not isinstance(content, dict) or not isinstance(content.get(part), dict):

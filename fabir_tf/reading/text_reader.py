@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fabir_tf.pipelines.arguments import whole_number
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_coverage
@@ -97,10 +98,8 @@ class TextReader(abc.ABC):
         no_answer_threshold: float | str | None,
     ):
         validate_threshold(no_answer_threshold, null_head)
-        if not 1 <= max_passage <= LONGEST_PASSAGE:
-            raise UserError(f"max_passage must be from 1 to {LONGEST_PASSAGE}, found {max_passage}")
+        self.max_passage = whole_number("max_passage", max_passage, 1, LONGEST_PASSAGE)
         self.processor = processor
-        self.max_passage = max_passage
         self.calibration = calibration
         self._null_head, self._max_answer = null_head, max_answer
         self._threshold = no_answer_threshold

@@ -71,15 +71,17 @@ class HttpSettings:
 
 
 class State:
-    """What `/readyz` tells.
+    """What `/readyz` tells, and how the server has ended.
 
     Attributes:
         is_draining: whether the server is about to end.
+        cut_off: clients that were cut off at its end, because they did not take their answers.
     """
 
     def __init__(self, service: Service):
         self._service = service
         self.is_draining = False
+        self.cut_off = 0
 
     def why_not_ready(self) -> str:
         """One sentence, or "" if the server is ready."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fabir_tf.pipelines.arguments import LARGEST_INT64
 from fabir_tf.serving.batching import Batcher, BatchingSettings, Timing
 from fabir_tf.serving.errors import RequestError, invalid
 from fabir_tf.serving.process import Load, VersionProcess
@@ -389,12 +390,15 @@ class Models:
         """The folders of a model's versions; what cannot be looked at is told once, and left out."""
         faults, found = [], {}
         try:
-            folders = {int(path.name): path for path in base.iterdir() if path.name.isdecimal()}
+            numbered = {int(path.name): path for path in base.iterdir() if path.name.isdecimal()}
         except OSError as error:
-            folders = {}
+            numbered = {}
             # It may be missing for a moment.
             if not isinstance(error, FileNotFoundError):
                 faults.append(f"{base}: cannot be looked at ({error.strerror})")
+        # Clients name a version in 64 bits.
+        folders = {number: path for number, path in numbered.items() if number <= LARGEST_INT64}
+        faults += [f"{numbered[number]}: the number is larger than 2^63 - 1" for number in numbered.keys() - folders]
         for number, path in folders.items():
             try:
                 if _holds_model(path):

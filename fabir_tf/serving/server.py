@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -66,7 +67,7 @@ def serve(
     settings: ServerSettings,
     log: Callable[[str], object] = print,
     ready: Callable[[str, str | None], object] = lambda rest, grpc: None,
-) -> None:
+) -> int:
     """Serves models until the process is told to end, by SIGTERM or Ctrl-C.
 
     Args:
@@ -75,12 +76,15 @@ def serve(
         log: called with a sentence about what happens.
         ready: called with the address of HTTP and of gRPC (or None) when all models are loaded.
 
+    Returns:
+        How many clients did not take their answers, and were cut off.
+
     Raises:
         UserError: a port is taken, or a model cannot be loaded.
     """
     rest_socket = _listening(settings.host, settings.rest_port, "rest_api_port")
     with contextlib.closing(rest_socket):
-        asyncio.run(_serve(models, settings, rest_socket, log, ready))
+        return asyncio.run(_serve(models, settings, rest_socket, log, ready))
 
 
 async def _serve(
@@ -89,7 +93,7 @@ async def _serve(
     rest_socket: socket.socket,
     log: Callable[[str], object],
     ready: Callable[[str, str | None], object],
-) -> None:
+) -> int:
     stop = asyncio.Event()
     with _told_to_stop(stop):
         metrics = Metrics()
@@ -108,6 +112,7 @@ async def _serve(
                 await asyncio.sleep(settings.shutdown_delay)
         finally:
             await served.stop()
+        return state.cut_off
 
 
 async def _start(models: Models) -> None:
@@ -195,6 +200,8 @@ async def _http(
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=max(1, round(settings.keep_alive)),
+        # For clients that do not take their answers.
+        timeout_graceful_shutdown=math.ceil(settings.http.request_timeout),
         backlog=CONNECTIONS_WAITING,
     )
     server = _Server(config)
@@ -204,6 +211,7 @@ async def _http(
     finally:
         server.should_exit = True
         await serving
+        state.cut_off = len(server.server_state.connections)
 
 
 # === gRPC ===

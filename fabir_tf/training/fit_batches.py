@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from fabir_tf import onednn
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.outputs import END, START
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.pipelines.arguments import expect, whole_number
 from fabir_tf.pipelines.datasets.squad import SquadData, check_offsets, data_without_unanswerable
 from fabir_tf.pipelines.features.array_batches import token_inputs
 from fabir_tf.pipelines.features.batch_planning import TRAINING_STEP
@@ -33,6 +35,7 @@ def fit_processor(data: SquadData, config: ReaderConfig | None = None, **setting
     Raises:
         UserError: a setting does not fit, or the vectors cannot be read.
     """
+    expect("data", data, SquadData, "questions from load_dataset or questions_from")
     config = config or FabirConfig()
     processor = PROCESSORS[config.processor].create(TrainingConfig(**settings).to_dict() | config.to_dict())
     return processor.fit([processor.tokenize(data, log=_silent)])
@@ -53,7 +56,7 @@ def batches_to_fit(
     another order. All lengths are unknown to the graph, so a model is traced once.
 
     Args:
-        data: the questions, from `load_dataset` or `questions_from`; those without an answer are left out.
+        data: the questions, from `load_dataset` or `questions_from`; those marked `is_impossible` are left out.
         processor: that of the model, from `fit_processor` or a reader's.
         batch_size: questions in a batch at most.
         max_passage, max_question: questions with longer texts are left out, in tokens.
@@ -66,12 +69,17 @@ def batches_to_fit(
         suit `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
 
     Raises:
-        UserError: no question is left, or an answer does not stand at its offset.
+        UserError: no question is left, a question has neither an answer nor the mark, or an answer does not stand at
+            its offset.
 
     Example:
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         >>> model.fit(batches_to_fit(data, processor), epochs=3, shuffle=False)
     """
+    expect("data", data, SquadData, "questions from load_dataset or questions_from")
+    whole_number("batch_size", batch_size, 1)
+    if sentence := onednn.advice():
+        log(sentence)
     check_offsets(data)
     tokenized = processor.tokenize(data_without_unanswerable(data), log=_silent)
     chosen, ledger = training_examples(tokenized, max_passage, max_question, None)

@@ -21,6 +21,7 @@ from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights, weights_of
+from fabir_tf.pipelines.arguments import expect
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -101,6 +102,14 @@ def train(
         UserError: data, configuration, devices or the run directory do not fit, there is no run to resume, or another
             training is writing into the folder; nothing already written is lost.
     """
+    expected = "as in train(run_dir, model_config, training, options)"
+    for name, value, kind in (
+        ("model_config", model_config, ReaderConfig),
+        ("training", training, TrainingConfig),
+        ("options", options, DataOptions),
+    ):
+        if value is not None:
+            expect(name, value, kind, f"a {kind.__name__}, {expected}")
     run = RunDirectory(run_dir)
     if resume:
         validate_resumable(run)

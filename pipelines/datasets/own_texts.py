@@ -1,10 +1,13 @@
 """Questions from Python's own values instead of a file."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fabir_tf.pipelines.datasets.rows import RowReader, rows_of_list
+import numpy as np
+
+from fabir_tf.pipelines.datasets.rows import RowReader, rows_of_list, with_whole_starts
 from fabir_tf.pipelines.datasets.squad import NO_START, Answer, Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import quoted
@@ -15,8 +18,8 @@ def questions_from(rows: Iterable[Mapping[str, Any]], name: str = "rows") -> Squ
 
     Args:
         rows: mappings with the fields of a JSON line: `question`, `passage` (or `context`), and `answer` with
-            `answer_start` or `answers` as in SQuAD; optionally `id` and `title`. Without `answer_start`, the answer
-            must stand in the passage once. An empty `answer` is none.
+            `answer_start` or `answers` as in SQuAD; optionally `id` and `title`. Arrays and numbers may be NumPy's.
+            Without `answer_start`, the answer must stand in the passage once. An empty `answer` is none.
         name: the dataset's name, for messages.
 
     Returns:
@@ -31,9 +34,27 @@ def questions_from(rows: Iterable[Mapping[str, Any]], name: str = "rows") -> Squ
         >>> questions_from(rows).questions[0].answers
         (Answer(text='Anna Keld', start=16),)
     """
-    data = RowReader(name).read(rows_of_list(rows))
+    data = RowReader(name).read(rows_of_list(_row(values) for values in rows))
     questions = tuple(_with_offsets(question, data.passages[question.passage], name) for question in data.questions)
     return replace(data, questions=questions)
+
+
+def _row(values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    fields = {name: _plain(value) for name, value in values.items()}
+    # What pandas has for a missing number.
+    is_missing = isinstance(start := fields.get("answer_start"), float) and math.isnan(start)
+    return with_whole_starts(fields | ({"answer_start": None} if is_missing else {}))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's arrays and numbers as Python's own."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _with_offsets(question: Question, passage: str, name: str) -> Question:

@@ -72,7 +72,7 @@ class RowReader(QuestionReader):
             return super().answers(entry, path)
         if not entry["answer"]:
             return ()
-        start = entry.get("answer_start", NO_START)
+        start = NO_START if entry.get("answer_start") is None else entry["answer_start"]
         found = self.answer(entry["answer"], self.join(path, "answer"), start, self.join(path, "answer_start"))
         return (found,) if found else ()
 
@@ -82,6 +82,27 @@ class RowReader(QuestionReader):
         if not key:
             raise UserError(f"{self.name}: {self.join(path, ' (or '.join(PASSAGE_KEYS))}) is missing, expected a text.")
         return self.text(entry, key, path)
+
+
+def with_whole_starts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row with `answer_start` as an integer where it is a whole float.
+
+    A column of numbers with missing values holds floats, in Parquet as in pandas.
+
+    Args:
+        fields: the values by name.
+    """
+    answers = fields.get("answers")
+    found = dict(fields)
+    if isinstance(answers, Mapping) and isinstance(answers.get("answer_start"), list):
+        found["answers"] = dict(answers) | {"answer_start": [_whole(start) for start in answers["answer_start"]]}
+    if "answer_start" in fields:
+        found["answer_start"] = _whole(fields["answer_start"])
+    return found
+
+
+def _whole(start: Any) -> Any:
+    return int(start) if isinstance(start, float) and start.is_integer() else start
 
 
 def is_question_row(content: Any) -> bool:

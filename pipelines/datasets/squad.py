@@ -192,7 +192,7 @@ def check_offsets(data: SquadData) -> None:
     wrong = [(question, answer) for question, answer in pairs if not is_at_its_offset(data, question, answer)]
     if wrong:
         count = f"{len(wrong)} of {len(pairs)} answers are off"
-        raise UserError(f"{data.name}: {describe_offset(data, *wrong[0])}; {count}.")
+        raise UserError(f"{data.name}: {describe_offset(data, *wrong[0])}; {count}; fabir-convert --mend mends some.")
 
 
 def data_without_unanswerable(data: SquadData) -> SquadData:

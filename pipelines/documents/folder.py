@@ -40,7 +40,10 @@ Skipped = Callable[[str], None]
 
 
 def read_documents(
-    path: str | os.PathLike, skipped: Skipped | None = None, position: Position | None = None
+    path: str | os.PathLike,
+    skipped: Skipped | None = None,
+    position: Position | None = None,
+    unread: Callable[[str], object] | None = None,
 ) -> Iterator[Document]:
     """Reads documents one at a time.
 
@@ -49,6 +52,7 @@ def read_documents(
             left out; a file of `COLLECTIONS`; or any other file, which is plain text if its ending is unknown.
         skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
         position: is kept up to date in a file of `COLLECTIONS`.
+        unread: takes the source of each file or folder below the given one that cannot be read at all.
 
     Yields:
         The documents. The source of a file in a folder is its path below the folder, with `/`; that of a line is its
@@ -57,7 +61,7 @@ def read_documents(
     Raises:
         UserError: nothing is there, or a document cannot be read and `skipped` is None.
     """
-    for _, document in read_part(path, skipped, position=position):
+    for _, document in read_part(path, skipped, position=position, unread=unread):
         yield document
 
 
@@ -66,11 +70,13 @@ def read_part(
     skipped: Skipped | None = None,
     wanted: Callable[[str], bool] | None = None,
     position: Position | None = None,
+    unread: Callable[[str], object] | None = None,
 ) -> Iterator[tuple[int, Document]]:
     """Reads some of the documents, one at a time; files of a folder that are not wanted are not opened.
 
     Args:
         path, skipped, position: as for `read_documents`.
+        unread: as for `read_documents`; it also takes closed folders that are not wanted.
         wanted: takes a document's source; None wants all.
 
     Yields:
@@ -81,7 +87,7 @@ def read_part(
     """
     place, wanted = user_path(path), wanted or (lambda source: True)
     if place.is_dir():
-        yield from _without_faults(_from_folder(place, path, wanted), skipped)
+        yield from _without_faults(_from_folder(place, path, wanted, unread or (lambda source: None)), skipped)
     elif place.suffix.lower() in COLLECTIONS:
         for number, document in _without_faults(_from_lines(path, position or Position()), skipped):
             if wanted(document.source):
@@ -149,18 +155,22 @@ def _without_faults(readers: Iterable[tuple[int, _Reader]], skipped: Skipped | N
             yield place, document
 
 
-def _from_folder(folder: Path, name: str | os.PathLike, wanted: Callable[[str], bool]) -> Iterator[tuple[int, _Reader]]:
+def _from_folder(
+    folder: Path, name: str | os.PathLike, wanted: Callable[[str], bool], unread: Callable[[str], object]
+) -> Iterator[tuple[int, _Reader]]:
     closed: list[OSError] = []
     sources = sorted(_sources(folder, closed.append))
     if not sources and not closed:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
     for error in closed:
+        source = Path(error.filename).relative_to(folder).as_posix()
+        unread(source)
         # Of several processes that read a part each, one tells it.
-        if wanted(Path(error.filename).relative_to(folder).as_posix()):
+        if wanted(source):
             yield 0, partial(_refuse, error)
     for place, source in enumerate(sources):
         if wanted(source):
-            yield place, partial(_read, folder / source, source)
+            yield place, partial(_read_in_folder, folder / source, source, unread)
 
 
 def _refuse(error: OSError) -> Document:
@@ -173,6 +183,15 @@ def _sources(folder: Path, closed: Callable[[OSError], object]) -> Iterator[str]
         for name in names:
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in FORMATS:
                 yield Path(place, name).relative_to(folder).as_posix()
+
+
+def _read_in_folder(path: Path, source: str, unread: Callable[[str], object]) -> Document:
+    try:
+        raw = read_input(path, _EXPECTED)
+    except UserError:
+        unread(source)
+        raise
+    return document_of(raw, source, str(path))
 
 
 def _read(path: str | os.PathLike, source: str) -> Document:

@@ -11,8 +11,9 @@ import os
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,9 @@ class DocumentIndex:
         if self.path.is_dir() or (not create and not self.path.is_file()):
             found = "a folder" if self.path.is_dir() else "no such file"
             raise UserError(f"{path}: found {found}, expected an index of documents.")
+        self._open(create)
+
+    def _open(self, create: bool) -> None:
         with self._messages():
             self._connection = _connected(self.path, create)
         try:
@@ -139,6 +143,15 @@ class DocumentIndex:
         except BaseException:
             self._connection.close()
             raise
+        self._file, self._seen = _identity(self.path), None
+
+    def _follow(self) -> None:
+        """Opens the file that has the name now, if another one has taken its place."""
+        found = _identity(self.path)
+        # While there is none, the old one is searched: it may be on its way.
+        if found not in (None, self._file):
+            self._connection.close()
+            self._open(create=False)
 
     def close(self) -> None:
         """Closes the file."""
@@ -160,8 +173,9 @@ class DocumentIndex:
         documents: Iterable[Document],
         progress: Callable[[int, str], None] | None = None,
         skipped: Callable[[str], None] | None = None,
+        unread: Collection[str] = (),
     ) -> Changes:
-        """Makes the index hold exactly these documents.
+        """Makes the index hold exactly these documents, and those that cannot be read now as they were.
 
         Documents whose content has not changed are left as they are. Each one is written as a whole, so an update that
         was interrupted or killed goes on where it stopped when it is started again. If another process begins to update
@@ -172,6 +186,7 @@ class DocumentIndex:
             progress: called after each with the number of documents so far and its source.
             skipped: takes the sentence about a document whose text cannot be read, which is then left out; None raises
                 it.
+            unread: sources that cannot be read now, of documents or of folders; looked at when the documents are done.
 
         Returns:
             What was done.
@@ -180,19 +195,20 @@ class DocumentIndex:
             UserError: two documents have the same source, one cannot be read, or another process took over.
             WriteError: the file cannot be written.
         """
-        return self.update_part(enumerate(documents), progress, skipped)
+        return self.update_part(enumerate(documents), progress, skipped, unread)
 
     def update_part(
         self,
         documents: Iterable[tuple[int, Document]],
         progress: Callable[[int, str], None] | None = None,
         skipped: Callable[[str], None] | None = None,
+        unread: Collection[str] = (),
     ) -> Changes:
         """Makes the index hold exactly these documents, a part of some more.
 
         Args:
             documents: each with its position among all of them.
-            progress, skipped: as for `update`.
+            progress, skipped, unread: as for `update`.
 
         Returns, raises: as `update`.
         """
@@ -215,7 +231,7 @@ class DocumentIndex:
                 seen.add(document.source)
                 if progress:
                     progress(len(seen), document.source)
-            counts["removed"] = self._remove_others(seen, writer)
+            counts["removed"] = self._remove_others(seen, unread, writer)
             self._end_update()
             return Changes(**counts)
 
@@ -246,10 +262,12 @@ class DocumentIndex:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator["Snapshot"]:
         """One state of the index, which stays while another process writes; other threads wait."""
-        with self._lock, self._messages(), self._transaction("DEFERRED"):
-            with self._decoding():
-                self._refresh()
-            yield Snapshot(self)
+        with self._lock:
+            self._follow()
+            with self._messages(), self._transaction("DEFERRED"):
+                with self._decoding():
+                    self._refresh()
+                yield Snapshot(self)
 
     def digest(self) -> str:
         """A hash that changes with the documents and their order."""
@@ -381,9 +399,14 @@ class DocumentIndex:
         self._connection.execute("DELETE FROM paragraphs WHERE document = ?", (document,))
         self._connection.execute("DELETE FROM documents WHERE id = ?", (document,))
 
-    def _remove_others(self, sources: set[str], writer: str) -> int:
+    def _remove_others(self, sources: set[str], unread: Collection[str], writer: str) -> int:
         rows = self._connection.execute("SELECT id, source FROM documents").fetchall()
-        others = [number for number, source in rows if source not in sources]
+        if "." in unread:
+            # The whole folder.
+            return 0
+        kept = sources.union(unread)
+        folders = tuple(f"{place}/" for place in unread)
+        others = [number for number, source in rows if source not in kept and not source.startswith(folders)]
         for number in others:
             with self._writing(writer):
                 self._remove(number)
@@ -505,6 +528,15 @@ class Snapshot:
 
 class _TakenOverError(UserError):
     """Another process has begun to update the index."""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one with the same name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connected(path: Any, create: bool) -> sqlite3.Connection:

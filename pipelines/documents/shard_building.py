@@ -99,9 +99,11 @@ def _build(shards: Shards, number: int, path: str) -> tuple[Changes, list[str]]:
     faults: list[str] = []
     # All processes read the same lines, of which one reports the faults.
     reports = number == 0 or user_path(path).is_dir()
-    documents = read_part(path, faults.append if reports else _ignore, shards.holds(number))
+    unread: set[str] = set()
+    told = faults.append if reports else _ignore
+    documents = read_part(path, told, shards.holds(number), unread=unread.add)
     with DocumentIndex(shards.paths[number]) as index:
-        return index.update_part(documents, _count, faults.append), faults
+        return index.update_part(documents, _count, faults.append, unread), faults
 
 
 def _count(number: int, source: str) -> None:

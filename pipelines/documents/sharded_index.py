@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,11 +134,12 @@ class ShardedIndex:
         documents: Iterable[Document],
         progress: Callable[[int, str], None] | None = None,
         skipped: Callable[[str], None] | None = None,
+        unread: Collection[str] = (),
     ) -> Changes:
         """Makes the index hold exactly these documents, one shard after the other; `fabir-index` does it at once.
 
         Args:
-            documents, progress, skipped: as for `DocumentIndex.update`; the documents are held in memory.
+            documents, progress, skipped, unread: as for `DocumentIndex.update`; the documents are held in memory.
 
         Returns, raises: as `DocumentIndex.update`.
         """
@@ -147,7 +148,7 @@ class ShardedIndex:
         for number, index in enumerate(self._indexes):
             holds = self.shards.holds(number)
             part = (pair for pair in all_of_them if holds(pair[1].source))
-            done.append(index.update_part(part, progress, skipped))
+            done.append(index.update_part(part, progress, skipped, unread))
         return total(done)
 
     def search(self, question: str, k: int = 20) -> list[Found]:

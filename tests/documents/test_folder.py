@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fabir_tf.pipelines import files
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import decode_text, read_documents, read_part
 from fabir_tf.pipelines.documents.sharded_index import Shards
@@ -85,11 +86,30 @@ def test_a_folder_that_may_not_be_entered_is_told(folder, monkeypatch, name):
     assert sentences == [told]
     with pytest.raises(UserError, match=r"the folder cannot be read \(Permission denied\)"):
         list(read_documents(folder))
-    # Of the processes that make an index of several files, one tells it.
+    # Of the processes that make an index of several files, one tells it, and all know it.
     shards, parts = Shards(folder / "index", 4), []
     for number in range(4):
-        list(read_part(folder, parts.append, shards.holds(number)))
+        unread = []
+        list(read_part(folder, parts.append, shards.holds(number), unread=unread.append))
+        assert unread == [name or "."]
     assert parts == [told]
+
+
+def test_a_file_that_cannot_be_opened_is_told_apart_from_one_in_another_encoding(folder, monkeypatch):
+    opened = open
+
+    def open_other(path, *arguments):
+        if Path(path).name == "a.html":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments)
+
+    (folder / "c.txt").write_bytes(b"\xff")
+    monkeypatch.setattr(files, "open", open_other, raising=False)
+    sentences, unread = [], []
+    list(read_documents(folder, sentences.append, unread=unread.append))
+    assert unread == ["a.html"]
+    assert any("a.html: cannot be opened (Permission denied)" in sentence for sentence in sentences)
+    assert any("c.txt: byte 0 is not UTF-8" in sentence for sentence in sentences)
 
 
 def test_a_folder_without_documents_and_a_missing_path(tmp_path):

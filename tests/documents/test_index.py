@@ -128,6 +128,43 @@ def test_a_paragraph_comes_back_as_it_was(tmp_path):
     assert source[slice(*found.paragraph.span(5, 10))] == "wheel"
 
 
+def test_what_cannot_be_read_now_stays(tmp_path):
+    """A closed folder, a file that may not be opened; what was deleted beside them goes."""
+    names = ("a.txt", "a/b.txt", "a/c/d.txt", "ab.txt", "e.txt", "f.txt")
+    everything = [Document(name, f"A mill of {name}.") for name in names]
+    with DocumentIndex(tmp_path / "x", create=True) as index:
+        index.update(everything)
+        # Filled while the documents are read, as `read_documents` does it.
+        unread: set[str] = set()
+
+        def read():
+            yield everything[0]
+            unread.update(["a", "e.txt"])
+
+        assert index.update(read(), unread=unread) == Changes(unchanged=1, removed=2)
+        assert index.sources() == ["a.txt", "a/b.txt", "a/c/d.txt", "e.txt"]
+        assert index.update([], unread=["."]).removed == 0
+        assert index.update([]).removed == 4
+
+
+def test_another_file_in_its_place_is_taken_up(tmp_path):
+    path, old, new = tmp_path / "x", [Document("a", "An old mill.")], [Document("b", "A new mill and a wheel.")]
+    for name, documents in (("x", old), ("y", new)):
+        with DocumentIndex(tmp_path / name, create=True) as index:
+            index.update(documents)
+    with DocumentIndex(path) as index:
+        check_alike(index, old, ["mill"])
+        path.unlink()
+        assert [found.paragraph.source for found in index.search("mill")] == ["a"]
+        (tmp_path / "y").rename(path)
+        assert [found.paragraph.source for found in index.search("wheel")] == ["b"]
+        check_alike(index, new, ["mill"])
+        path.unlink()
+        path.write_text("no index")
+        with pytest.raises(UserError, match=f"^{path}: "):
+            index.search("mill")
+
+
 def test_progress_and_documents_that_cannot_be_read(tmp_path):
     documents = [Document("a", "mill"), Document("b", b"no PDF", "pdf"), Document("c", "lake")]
     seen, sentences = [], []

@@ -1,6 +1,8 @@
 """A sharded index finds what one file finds, follows every change, and is made by processes that may be killed."""
 
+import errno
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,11 +16,12 @@ from documents.test_index import QUESTIONS, check_alike
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabir_tf.pipelines.documents import shard_building
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents, read_part
 from fabir_tf.pipelines.documents.index import Changes, DocumentIndex
 from fabir_tf.pipelines.documents.shard_building import build_shards
-from fabir_tf.pipelines.documents.sharded_index import ShardedIndex, find_shards, open_index
+from fabir_tf.pipelines.documents.sharded_index import ShardedIndex, find_shards, open_index, total
 from fabir_tf.pipelines.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +114,31 @@ def test_a_document_that_cannot_be_read_is_named_once(tmp_path):
         assert f"{kept} documents: {kept} added" in output
         assert "1 left out" in output
         assert errors.count(named) == 1
+
+
+def test_what_is_below_a_closed_folder_stays_in_every_shard(tmp_path, monkeypatch):
+    docs, listed = tmp_path / "docs", os.scandir
+    (docs / "shut").mkdir(parents=True)
+    for number in range(8):
+        (docs / "shut" / f"{number}.txt").write_text(f"Mill {number}.")
+    (docs / "gone.txt").write_text("A mill.")
+    with ShardedIndex(tmp_path / "index", create=3) as index:
+        index.update(read_documents(docs))
+        shards = index.shards
+
+    def scandir(place):
+        if Path(place) == docs / "shut":
+            raise PermissionError(errno.EACCES, "Permission denied", str(place))
+        return listed(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(shard_building, "_done", multiprocessing.Value("q", 0))
+    (docs / "gone.txt").rename(docs / "new.txt")
+    done = [shard_building._build(shards, number, str(docs)) for number in range(3)]
+    assert total([changes for changes, _ in done]) == Changes(added=1, removed=1)
+    assert sum(len(faults) for _, faults in done) == 1
+    with ShardedIndex(tmp_path / "index") as index:
+        assert len(index) == 9
 
 
 def test_a_part_of_a_folder_has_the_places_of_the_whole(tmp_path):
