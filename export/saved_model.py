@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,11 +11,8 @@ from fabir_tf.export.warm_up import WARM_UP_FILE, write_warm_up
 from fabir_tf.pipelines.arguments import LARGEST_INT64, whole_number
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, removed_on_failure, user_path
-from fabir_tf.reading.answers import QuestionAnswerer, expect_reader, validate_n_best
+from fabir_tf.reading.answers import QuestionAnswerer, validate_n_best, validate_reader
 from fabir_tf.reading.calibration import Calibration
-
-# A version's folder, also one that is being written.
-_VERSION = re.compile(r"([0-9]+)|unfinished-([0-9]+)-[0-9]+")
 
 
 def export_reader(
@@ -45,7 +41,7 @@ def export_reader(
             than the graph does.
         WriteError: the folder cannot be written.
     """
-    expect_reader("reader", reader)
+    validate_reader("reader", reader)
     n_best = validate_n_best(n_best)
     folder = version_folder(export_dir, version)
     with written_whole(folder) as unfinished:
@@ -97,8 +93,7 @@ def version_folder(export_dir: str | os.PathLike, version: int | None = None) ->
     export_dir = user_path(export_dir)
     if version is None:
         names = [path.name for path in export_dir.iterdir()] if export_dir.is_dir() else []
-        # Also of exports that are being written.
-        numbers = [int(match[1] or match[2]) for name in names if (match := _VERSION.fullmatch(name))]
+        numbers = [int(name) for name in names if name.isdecimal()]
         version = max([number for number in numbers if number < LARGEST_INT64], default=0) + 1
     version = whole_number("version", version, 1, LARGEST_INT64)
     folder = export_dir / str(version)

@@ -34,7 +34,7 @@ def whole_number(name: str, value: Any, low: int, high: int | None = None) -> in
     return number
 
 
-def expect(name: str, value: Any, kinds: type | types.UnionType, expected: str) -> None:
+def validate_type(name: str, value: Any, kinds: type | types.UnionType, expected: str) -> None:
     """Checks the type of an object.
 
     Args:

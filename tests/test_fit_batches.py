@@ -49,7 +49,7 @@ def test_rows_hold_what_pandas_and_pyarrow_give():
     columns = {"text": np.array(["Anna Keld"], object), "answer_start": np.array([start], np.int32)}
     one = {"question": "Who?", "passage": MILL}
     rows = [
-        one | {"id": np.int64(7), "answers": columns},
+        one | {"id": np.int64(70), "answers": columns},
         one | {"answers": columns | {"answer_start": [float(start)]}},
         *(one | {"answer": "Anna Keld", "answer_start": value} for value in (np.int64(start), float(start))),
         *(one | {"answer": "Anna Keld", "answer_start": value} for value in (float("nan"), np.float64("nan"), None)),
@@ -57,7 +57,7 @@ def test_rows_hold_what_pandas_and_pyarrow_give():
     ]
     data = fabir_tf.questions_from(rows)
     assert [question.answers for question in data.questions] == [(Answer("Anna Keld", start),)] * len(rows)
-    assert data.questions[0].id == "7"
+    assert data.questions[0].id == "70"
     with pytest.raises(UserError, match=r"answer_start is the number 0\.5, expected an integer"):
         fabir_tf.questions_from([one | {"answer": "Anna Keld", "answer_start": 0.5}])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fabir_tf.pipelines.arguments import expect, whole_number
+from fabir_tf.pipelines.arguments import validate_type, whole_number
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
@@ -256,7 +256,7 @@ def validate_n_best(n_best: int) -> int:
     return whole_number("n_best", n_best, 1, MOST_ANSWERS)
 
 
-def expect_reader(name: str, value: Any) -> None:
+def validate_reader(name: str, value: Any) -> None:
     """Checks that an argument is a reader and not the name of one, which the commands take.
 
     Args:
@@ -270,7 +270,7 @@ def expect_reader(name: str, value: Any) -> None:
         raise UserError(f"{name}: found {quoted(value)}, expected a reader, as fabir_tf.Reader.load makes it")
 
 
-def expect_questions(name: str, value: Any) -> None:
+def validate_dataset(name: str, value: Any) -> None:
     """Checks that an argument is a dataset.
 
     Args:
@@ -280,7 +280,7 @@ def expect_questions(name: str, value: Any) -> None:
     Raises:
         UserError: it is none.
     """
-    expect(name, value, Dataset, "questions, as fabir_tf.load_dataset makes them")
+    validate_type(name, value, Dataset, "questions, as fabir_tf.load_dataset makes them")
 
 
 def as_text(name: str, value: Any) -> str:

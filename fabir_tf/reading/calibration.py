@@ -13,7 +13,7 @@ from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, exact_match
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json, shown
-from fabir_tf.reading.answers import expect_questions
+from fabir_tf.reading.answers import validate_dataset
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
 from fabir_tf.reading.no_answer import (
     UNREAD_SCORE,
@@ -142,7 +142,7 @@ def calibrate(
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 4.2 (temperature); El-Yaniv and
         Wiener 2010, On the Foundations of Noise-free Selective Classification (risk and coverage).
     """
-    expect_questions("data", data)
+    validate_dataset("data", data)
     validate_answerable(data)
     if unanswerable_share is not None and not 0 < unanswerable_share < 1:
         raise UserError(f"unanswerable_share must lie between 0 and 1, found {unanswerable_share}")

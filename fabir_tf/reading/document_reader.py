@@ -15,7 +15,7 @@ from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.sentences import sentence_spans
-from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span, as_text, as_texts, expect_reader, validate_n_best
+from fabir_tf.reading.answers import Answer, QuestionAnswerer, Span, as_text, as_texts, validate_n_best, validate_reader
 from fabir_tf.reading.no_answer import UNREAD_SCORE
 
 Source = str | int
@@ -184,7 +184,7 @@ class DocumentReader:
         searched: Searched | None = None,
     ):
         _validate(paragraphs, rank_weight)
-        expect_reader("reader", reader)
+        validate_reader("reader", reader)
         self.reader = reader
         self.paragraphs = paragraphs
         self.rank_weight = rank_weight

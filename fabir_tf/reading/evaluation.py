@@ -7,7 +7,7 @@ import numpy as np
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import score_v1, score_v2
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
-from fabir_tf.reading.answers import Answer, Dataset, Progress, QuestionAnswerer, expect_questions, expect_reader
+from fabir_tf.reading.answers import Answer, Dataset, Progress, QuestionAnswerer, validate_dataset, validate_reader
 from fabir_tf.reading.certainty import auroc
 
 
@@ -28,8 +28,8 @@ def evaluate(answerer: QuestionAnswerer, dataset: Dataset, progress: Progress | 
     Example:
         >>> fabir_tf.evaluate(fabir_tf.Reader.load("fabir-base"), fabir_tf.load_dataset("sample", "dev"))["f1"]
     """
-    expect_reader("answerer", answerer)
-    expect_questions("dataset", dataset)
+    validate_reader("answerer", answerer)
+    validate_dataset("dataset", dataset)
     return score_answers(_data_of(dataset), predictions_of(answerer, dataset, progress))
 
 

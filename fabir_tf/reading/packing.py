@@ -15,7 +15,7 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, removed_on_failure, validate_writable, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.word_processor import WordProcessor
-from fabir_tf.reading.answers import expect_questions
+from fabir_tf.reading.answers import validate_dataset
 from fabir_tf.reading.calibration import Calibration, calibrate, validate_answerable
 from fabir_tf.reading.ensemble import Ensemble
 from fabir_tf.reading.ensemble_weights import EQUAL, METRICS, choose_weights, normalised_weights
@@ -84,7 +84,7 @@ def pack(
     max_words = whole_number("max_words", max_words, 0)
     if held_out is not None:
         # Before anything is written.
-        expect_questions("held_out", held_out)
+        validate_dataset("held_out", held_out)
         validate_answerable(held_out)
     # The calibration of one reader does not hold for a mean.
     is_known = run.calibration.exists() and not held_out and not average_with
@@ -156,7 +156,7 @@ def pack_ensemble(
     if isinstance(weights, str) and weights in METRICS and not held_out:
         raise UserError(f"weights={weights}: found no held-out questions, expected some to choose the weights on")
     if held_out is not None:
-        expect_questions("held_out", held_out)
+        validate_dataset("held_out", held_out)
         validate_answerable(held_out)
     chosen = weights if isinstance(weights, str) else "numbers"
     numbers = normalised_weights(None if isinstance(weights, str) else weights, len(run_dirs))

@@ -10,7 +10,7 @@ from fabir_tf import onednn
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.outputs import END, START
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.pipelines.arguments import expect, whole_number
+from fabir_tf.pipelines.arguments import validate_type, whole_number
 from fabir_tf.pipelines.datasets.squad import SquadData, check_offsets, data_without_unanswerable
 from fabir_tf.pipelines.features.array_batches import token_inputs
 from fabir_tf.pipelines.features.batch_planning import TRAINING_STEP
@@ -35,7 +35,7 @@ def fit_processor(data: SquadData, config: ReaderConfig | None = None, **setting
     Raises:
         UserError: a setting does not fit, or the vectors cannot be read.
     """
-    expect("data", data, SquadData, "questions from load_dataset or questions_from")
+    validate_type("data", data, SquadData, "questions from load_dataset or questions_from")
     config = config or FabirConfig()
     processor = PROCESSORS[config.processor].create(TrainingConfig(**settings).to_dict() | config.to_dict())
     return processor.fit([processor.tokenize(data, log=_silent)])
@@ -76,7 +76,7 @@ def batches_to_fit(
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         >>> model.fit(batches_to_fit(data, processor), epochs=3, shuffle=False)
     """
-    expect("data", data, SquadData, "questions from load_dataset or questions_from")
+    validate_type("data", data, SquadData, "questions from load_dataset or questions_from")
     whole_number("batch_size", batch_size, 1)
     if sentence := onednn.advice():
         log(sentence)

@@ -21,7 +21,7 @@ from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights, weights_of
-from fabir_tf.pipelines.arguments import expect
+from fabir_tf.pipelines.arguments import validate_type
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -109,7 +109,7 @@ def train(
         ("options", options, DataOptions),
     ):
         if value is not None:
-            expect(name, value, kind, f"a {kind.__name__}, {expected}")
+            validate_type(name, value, kind, f"a {kind.__name__}, {expected}")
     run = RunDirectory(run_dir)
     if resume:
         validate_resumable(run)
