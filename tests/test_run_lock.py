@@ -155,3 +155,10 @@ def test_of_many_that_take_over_a_stale_lock_one_succeeds(run):
     assert len(locks) == 1
     locks[0].__exit__(None, None, None)
     assert not run.path.exists() or not list(run.path.iterdir())
+
+
+def test_a_lock_that_is_being_written_is_no_damaged_one(run, monkeypatch):
+    write_lock(run, "")
+    monkeypatch.setattr(process_lock.time, "sleep", lambda seconds: run.lock.unlink())
+    with locked(run):
+        assert json.loads(run.lock.read_text())["pid"] == os.getpid()

@@ -4,11 +4,15 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import create_text
+
+# More than a lock needs to be written once it is there.
+SECONDS_OF_WRITING = 0.5
 
 
 @contextlib.contextmanager
@@ -43,6 +47,10 @@ def _take_over(lock: Path, flag: str, is_held: Callable[[int], object]) -> int |
     """Removes the lock of a process that has died, and returns the number of that process."""
     try:
         found = lock.read_bytes()
+        if not found:
+            # It may have been made a moment ago.
+            time.sleep(SECONDS_OF_WRITING)
+            found = lock.read_bytes()
     except FileNotFoundError:
         return None
     pid, is_alive = _holder(lock, flag, found)
