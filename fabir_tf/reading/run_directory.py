@@ -100,11 +100,10 @@ class RunDirectory:
         """
         content = {
             "format": FORMAT,
-            "versions": versions(),
+            "versions": versions() | {"vector_cache": "on" if keeps_vectors else "off"},
             "model": {"name": model_name(model)} | model.to_dict(),
             "training": training.to_dict(),
             "data": data,
-            "keeps_vectors": keeps_vectors,
         }
         write_text(self.config, json.dumps(content, indent=2) + "\n")
 

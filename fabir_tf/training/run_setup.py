@@ -205,9 +205,10 @@ def _report_kernels(run: RunDirectory, log: Callable[[str], None]) -> None:
 def _report_vectors(run: RunDirectory, options: DataOptions, log: Callable[[str], None]) -> None:
     """Says that the vectors of a frozen word model are rounded, or are no longer."""
     # Earlier versions did not record it.
-    recorded, found = run.read_config().get("keeps_vectors"), options.vector_cache is not None
-    if recorded is not None and recorded != found:
-        before, now = (f"with{'' if is_kept else 'out'} --vector_cache" for is_kept in (recorded, found))
+    recorded = run.read_config().get("versions", {}).get("vector_cache")
+    is_kept = options.vector_cache is not None
+    if recorded is not None and (recorded == "on") != is_kept:
+        before, now = ("without --vector_cache", "with --vector_cache")[:: 1 if is_kept else -1]
         log(f"the run was trained {before}, which rounds, and goes on {now}, so its continuation is not exact")
 
 
