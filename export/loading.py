@@ -15,6 +15,8 @@ from fabir_tf.pipelines.files import user_path
 MODEL_FILE = "saved_model.pb"
 # TensorFlow 1 keeps the names of assets here.
 _ASSETS = "saved_model_assets"
+# What TensorFlow writes above the message of an operation that fails in a graph.
+_HEADINGS = ("Graph execution error", "Detected at node", "<stack traces unavailable>")
 
 
 def load_saved_model(path: str | os.PathLike, trust_model: bool = False) -> Any:
@@ -83,10 +85,6 @@ def validate_harmless(saved: saved_model_pb2.SavedModel, folder: Path) -> None:
         for name in _assets(graph):
             if not _stays_inside(name):
                 raise UserError(f"{folder}: found the asset {name!r}, expected a path inside the SavedModel's folder")
-
-
-# What TensorFlow writes above the message of an operation that fails in a graph.
-_HEADINGS = ("Graph execution error", "Detected at node", "<stack traces unavailable>")
 
 
 def _assets(graph: meta_graph_pb2.MetaGraphDef) -> list[str]:

@@ -52,7 +52,7 @@ def read_documents(
             left out; a file of `COLLECTIONS`; or any other file, which is plain text if its ending is unknown.
         skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
         position: is kept up to date in a file of `COLLECTIONS`.
-        unread: takes the source of each file or folder below the given one that cannot be read at all.
+        unread: takes the source of each file or closed folder that cannot be read at all.
 
     Yields:
         The documents. The source of a file in a folder is its path below the folder, with `/`; that of a line is its
@@ -85,15 +85,15 @@ def read_part(
     Raises:
         UserError: as `read_documents`.
     """
-    place, wanted = user_path(path), wanted or (lambda source: True)
+    place, wanted, unread = user_path(path), wanted or (lambda source: True), unread or (lambda source: None)
     if place.is_dir():
-        yield from _without_faults(_from_folder(place, path, wanted, unread or (lambda source: None)), skipped)
+        yield from _without_faults(_from_folder(place, path, wanted, unread), skipped)
     elif place.suffix.lower() in COLLECTIONS:
         for number, document in _without_faults(_from_lines(path, position or Position()), skipped):
             if wanted(document.source):
                 yield number, document
     elif wanted(str(path)):
-        yield 0, _read(path, str(path))
+        yield 0, _read(path, str(path), unread)
 
 
 def format_of(name: str) -> str:
@@ -170,7 +170,7 @@ def _from_folder(
             yield 0, partial(_refuse, error)
     for place, source in enumerate(sources):
         if wanted(source):
-            yield place, partial(_read_in_folder, folder / source, source, unread)
+            yield place, partial(_read, folder / source, source, unread)
 
 
 def _refuse(error: OSError) -> Document:
@@ -185,17 +185,13 @@ def _sources(folder: Path, closed: Callable[[OSError], object]) -> Iterator[str]
                 yield Path(place, name).relative_to(folder).as_posix()
 
 
-def _read_in_folder(path: Path, source: str, unread: Callable[[str], object]) -> Document:
+def _read(path: str | os.PathLike, source: str, unread: Callable[[str], object]) -> Document:
     try:
         raw = read_input(path, _EXPECTED)
     except UserError:
         unread(source)
         raise
     return document_of(raw, source, str(path))
-
-
-def _read(path: str | os.PathLike, source: str) -> Document:
-    return document_of(read_input(path, _EXPECTED), source, str(path))
 
 
 def _from_lines(path: str | os.PathLike, position: Position) -> Iterator[tuple[int, _Reader]]:
