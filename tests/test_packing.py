@@ -24,7 +24,7 @@ from fabir_tf.pipelines.text.word_vectors import (
 from fabir_tf.reading import packing, pretrained
 from fabir_tf.reading.calibration import FIGURES, Calibration
 from fabir_tf.reading.reader import Reader
-from fabir_tf.reading.run_directory import FORMAT, RunDirectory, versions
+from fabir_tf.reading.run_directory import FORMAT, RunDirectory
 from fabir_tf.training.training_config import TrainingConfig
 
 WORDS = ["the", "mill", "was", "built", "by", "anna", "keld", "who", "?", "."]
@@ -77,7 +77,7 @@ def test_a_packed_reader_names_no_folder_of_the_machine_that_trained(run, tmp_pa
     assert "/" not in text
     content = json.loads(text)
     assert content["training"]["dataset"] == "train.json,more.json"
-    assert (content["format"], content["versions"]) == (FORMAT, versions())
+    assert (content["format"], content["versions"]) == (FORMAT, run.read_config()["versions"])
 
 
 def test_a_reader_is_not_written_over_another(run, tmp_path):
