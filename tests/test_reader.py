@@ -842,6 +842,14 @@ def test_a_threshold_needs_a_null_head(reader):
         Reader(reader.model, reader.processor, reader.config, no_answer_threshold=0.5)
 
 
+@pytest.mark.parametrize("null_head", [False, True])
+def test_the_configuration_of_another_model_is_refused(reader, null_reader, null_head):
+    reader = null_reader if null_head else reader
+    wrong = reader.config.replace(null_head=not null_head)
+    with pytest.raises(UserError, match=f"found a model with{'' if null_head else 'out'} a null head"):
+        Reader(reader.model, reader.processor, wrong)
+
+
 @pytest.mark.slow
 def test_without_a_null_head_the_best_span_decides(reader):
     answer = reader.answer("Who built the mill?", DATA.passages[0])

@@ -84,11 +84,10 @@ def _validate_flags(values: flags.FlagValues, reader_folder: str | None) -> None
         raise UserError("--run_dir (or --model) and --question_id: found one of them, expected both or neither")
     if not values.predictions_files and not values.question_id:
         raise UserError("expected --predictions_files, or --run_dir (or --model) with --question_id, found neither")
-    for flag in cli.READING_FLAGS:
-        if not reader_folder and not values[flag].using_default_value:
-            raise UserError(f"--{flag} belongs to --run_dir or --model, found it without a reader")
-    if not values.predictions_files and not values["errors"].using_default_value:
-        raise UserError("--errors belongs to --predictions_files, found it without them")
+    if not reader_folder:
+        cli.refuse_given(values, cli.READING_FLAGS, "belongs to --run_dir or --model, found it without a reader")
+    if not values.predictions_files:
+        cli.refuse_given(values, ("errors",), "belongs to --predictions_files, found it without them")
     if values.question_id and not has_pictures():
         raise UserError(f"--question_id: {NO_PICTURES}")
 

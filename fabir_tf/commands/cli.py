@@ -6,7 +6,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -378,6 +378,22 @@ def validate_given(values: flags.FlagValues, **meanings: str) -> None:
     for flag, meaning in meanings.items():
         if not values[flag].value:
             raise UserError(f"--{flag} is missing: name {meaning}")
+
+
+def refuse_given(values: flags.FlagValues, names: Iterable[str], reason: str) -> None:
+    """Refuses flags that have no effect beside the others.
+
+    Args:
+        values: the flags.
+        names: those that must be left out.
+        reason: goes on after the flag's name.
+
+    Raises:
+        UserError: one of them is given.
+    """
+    for name in names:
+        if not values[name].using_default_value:
+            raise UserError(f"--{name} {reason}")
 
 
 def define_data_flags() -> None:

@@ -71,9 +71,9 @@ def main(values: flags.FlagValues) -> None:
     cli.validate_given(values, dataset="the data to score on")
     if folder and values.no_answer_file:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
-    for flag in (*_OF_READER, *cli.READING_FLAGS):
-        if values.predictions_file and not values[flag].using_default_value:
-            raise UserError(f"--{flag} belongs to --run_dir or --model, found it with --predictions_file")
+    if values.predictions_file:
+        reason = "belongs to --run_dir or --model, found it with --predictions_file"
+        cli.refuse_given(values, (*_OF_READER, *cli.READING_FLAGS), reason)
     outputs = {flag: values[flag].value for flag in (*_OF_READER, "report_file") if values[flag].value}
     for flag, path in outputs.items():
         same = next(name for name, other in outputs.items() if os.path.realpath(other) == os.path.realpath(path))

@@ -98,8 +98,8 @@ def _validate_format(values: flags.FlagValues) -> None:
         return
     from fabir_tf.export.edge import validate_target
 
-    if not values["n_best"].using_default_value:
-        raise UserError(f"--n_best is of no effect with --format={values.format}: each call of EdgeReader has its own")
+    reason = f"is of no effect with --format={values.format}: each call of EdgeReader has its own"
+    cli.refuse_given(values, ("n_best",), reason)
     if values.precision != "float32":
         raise UserError(f"--precision={values.precision}: expected float32, which --format={values.format} computes in")
     validate_target(values.format, values.quantization)

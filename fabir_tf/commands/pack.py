@@ -79,8 +79,7 @@ def main(values: flags.FlagValues) -> None:
 def _validate_ensemble(values: flags.FlagValues) -> str | list[float]:
     """The weights as `pack_ensemble` takes them; refuses flags that contradict each other."""
     if not values.ensemble:
-        if not values["weights"].using_default_value:
-            raise UserError("--weights belongs to --ensemble, found it without")
+        cli.refuse_given(values, ("weights",), "belongs to --ensemble, found it without")
         return EQUAL
     for flag in ("run_dir", "average_with"):
         if values[flag].value:

@@ -154,14 +154,15 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
             f"found {' and '.join(f'--{name}' for name in given) or 'no model'}, expected one of --model, --run_dir, "
             "--model_base_path and --model_config_file"
         )
+    if values.model_config_file or values.model_base_path:
+        # A SavedModel keeps how it reads.
+        cli.refuse_given(values, cli.READING_FLAGS, f"has no effect with --{given[0]}: give it to fabir-export")
     load_version = functools.partial(_load_saved_model, trust_model=values.trust_model)
     if values.model_config_file:
         if values.model_name:
             raise UserError("--model_name: the models of --model_config_file have names of their own")
-        _refuse_reading_flags(values, "model_config_file")
         return read_models(values.model_config_file, load_version)
     if values.model_base_path:
-        _refuse_reading_flags(values, "model_base_path")
         path = Path(values.model_base_path)
         name = validate_name(values.model_name or path.resolve().name, "--model_name")
         return [ModelSettings(name, base_path=path, load_version=load_version)]
@@ -177,13 +178,6 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
     reading = (values.max_passage, values.precision, values.max_answer, threshold)
     name = validate_name(values.model_name or Path(folder).resolve().name, "--model_name")
     return [ModelSettings(name, load=functools.partial(_load_reader, folder, *reading))]
-
-
-def _refuse_reading_flags(values: flags.FlagValues, source: str) -> None:
-    """A SavedModel keeps how it reads."""
-    for name in cli.READING_FLAGS:
-        if not values[name].using_default_value:
-            raise UserError(f"--{name} has no effect with --{source}: give it to fabir-export")
 
 
 def _load_reader(*arguments: Any) -> Any:

@@ -42,7 +42,8 @@ class Reader(TextReader):
             the calibration's.
 
     Raises:
-        UserError: `max_passage` is out of its range, or the threshold does not fit.
+        UserError: `max_passage` is out of its range, the threshold does not fit, or one of the model and its
+            configuration has a null head.
 
     Example:
         >>> reader = fabir_tf.Reader.load("fabir-base")
@@ -60,6 +61,7 @@ class Reader(TextReader):
         log: Callable[[str], object] | None = None,
         no_answer_threshold: float | str | None = OWN_THRESHOLD,
     ):
+        _validate_outputs(model, config)
         super().__init__(
             processor,
             backend.Logits(model),
@@ -253,3 +255,13 @@ def _validate_sizes(run: RunDirectory, config: ReaderConfig, processor: TextProc
                 f"{run.path}: found {name}={size} in the text processor, expected {getattr(config, name)} as in "
                 f"{run.config.name}"
             )
+
+
+def _validate_outputs(model: keras.Model, config: ReaderConfig) -> None:
+    """Refuses the configuration of another model, which would be found out by the first question only."""
+    has_null = "null_logits" in model.output
+    if has_null != config.null_head:
+        raise UserError(
+            f"Reader: found a model with{'' if has_null else 'out'} a null head and the configuration of one "
+            f"with{'' if config.null_head else 'out'}, expected the configuration that the model was built with"
+        )
