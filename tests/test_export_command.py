@@ -96,6 +96,7 @@ def test_a_run_is_exported_for_programs_without_tensorflow(commands, tiny_run, t
         ("--export_dir=new", ["--run_dir is missing"]),
         ("--run_dir={run}", ["--export_dir is missing"]),
         ("--run_dir=absent --export_dir=new --calibration_dataset=none", ["absent", "no run"]),
+        ("--model={run} --export_dir=new", ["--model=", "found the folder of a run, expected it as --run_dir="]),
         ("--run_dir={run} --export_dir=new", ["--calibration_dataset is missing", "held out no articles"]),
         ("--run_dir={run} --export_dir=new --calibration_dataset=absent.json", ["absent.json", "no such file"]),
         ("--run_dir={run} --export_dir={run}/config.json --calibration_dataset=none", ["config.json"]),
