@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -36,6 +37,9 @@ FORMAT = 1
 
 LONGEST_WAIT = 30.0
 """Seconds that a process waits for another one that is writing."""
+
+LONGEST_MERGE = 2.0
+"""Seconds that an update waits at its end for other processes that search at the moment."""
 
 MOST_REMEMBERED = 30_000_000
 """Paragraphs of words that are kept in memory between two questions, 8 bytes each: the words that were asked for last.
@@ -125,37 +129,83 @@ class DocumentIndex:
         self.path = user_path(path)
         self._settings = settings or BM25Settings()
         self._lock = threading.RLock()
-        self._seen: Any = None
+        self._users, self._is_closed = 0, False
+        self._state: Any = None
         self._statistics = _Statistics(*np.zeros((4, 0), np.int64))
         self._postings: dict[str, Postings] = {}
         self._remembered = 0
-        if self.path.is_dir() or (not create and not self.path.is_file()):
-            found = "a folder" if self.path.is_dir() else "no such file"
-            raise UserError(f"{path}: found {found}, expected an index of documents.")
         self._open(create)
+        self._let_go()
 
     def _open(self, create: bool) -> None:
+        if self.path.is_dir() or (not create and not self.path.is_file()):
+            found = "a folder" if self.path.is_dir() else "no such file"
+            raise UserError(f"{self.path}: found {found}, expected an index of documents.")
+        _remove_log_of_another(self.path)
         with self._messages():
             self._connection = _connected(self.path, create)
         try:
             with self._messages():
                 self._validate(create)
         except BaseException:
-            self._connection.close()
+            self._disconnect()
             raise
         self._file, self._seen = _identity(self.path), None
 
     def _follow(self) -> None:
-        """Opens the file that has the name now, if another one has taken its place."""
-        found = _identity(self.path)
+        """Opens the file that has the name now, if another one has taken its place or none is open."""
+        if self._is_closed:
+            raise UserError(f"{self.path}: the index was closed, expected one that is open.")
         # While there is none, the old one is searched: it may be on its way.
-        if found not in (None, self._file):
-            self._connection.close()
+        if self._file is None or _identity(self.path) not in (None, self._file):
+            self._disconnect()
             self._open(create=False)
+
+    def _let_go(self) -> None:
+        """Closes a file with a write-ahead log, until the next use.
+
+        Only the last process that has it open can make it one file again, and a log that stayed would be taken for that
+        of another file which takes the place of this one.
+        """
+        if self._file is not None and self._journal() == "wal" and not self._merge_log():
+            self._disconnect()
+
+    def _journal(self) -> Any:
+        with self._messages():
+            return self._fact("PRAGMA journal_mode")
+
+    def _merge_log(self) -> bool:
+        """Makes it one file, which can be searched where nothing can be written; not while others have it open."""
+        try:
+            self._connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+    def _disconnect(self) -> None:
+        self._connection.close()
+        self._file = None
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        """The open file; other threads wait. It can be used within another use."""
+        with self._lock:
+            if not self._users:
+                self._follow()
+            self._users += 1
+            try:
+                with self._messages():
+                    yield
+            finally:
+                self._users -= 1
+                if not self._users:
+                    self._let_go()
 
     def close(self) -> None:
         """Closes the file."""
-        self._connection.close()
+        with self._lock:
+            self._disconnect()
+            self._is_closed = True
 
     def __enter__(self) -> "DocumentIndex":
         return self
@@ -165,7 +215,7 @@ class DocumentIndex:
 
     def __len__(self) -> int:
         """The number of paragraphs."""
-        with self._lock, self._messages():
+        with self._used():
             return self._connection.execute("SELECT count(*) FROM paragraphs").fetchone()[0]
 
     def update(
@@ -212,7 +262,7 @@ class DocumentIndex:
 
         Returns, raises: as `update`.
         """
-        with self._lock, self._messages():
+        with self._used():
             writer = self._begin_update()
             seen: set[str] = set()
             counts: Counter[str] = Counter()
@@ -262,16 +312,14 @@ class DocumentIndex:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator["Snapshot"]:
         """One state of the index, which stays while another process writes; other threads wait."""
-        with self._lock:
-            self._follow()
-            with self._messages(), self._transaction("DEFERRED"):
-                with self._decoding():
-                    self._refresh()
-                yield Snapshot(self)
+        with self._used(), self._transaction("DEFERRED"):
+            with self._decoding():
+                self._refresh()
+            yield Snapshot(self)
 
     def digest(self) -> str:
         """A hash that changes with the documents and their order."""
-        with self._lock, self._messages():
+        with self._used():
             return digest_of_documents(
                 self._connection.execute("SELECT source, digest FROM documents ORDER BY position")
             )
@@ -282,7 +330,7 @@ class DocumentIndex:
 
     def listed(self) -> list[tuple[int, str, str]]:
         """The position, the source and the digest of all documents, in their order."""
-        with self._lock, self._messages():
+        with self._used():
             return self._connection.execute(
                 "SELECT position, source, digest FROM documents ORDER BY position"
             ).fetchall()
@@ -335,18 +383,18 @@ class DocumentIndex:
         return writer
 
     def _end_update(self) -> None:
-        """Makes it one file again, which can be searched where nothing can be written."""
-        # Another process that has it open keeps the log; then the last one to close it removes the log.
-        with contextlib.suppress(sqlite3.OperationalError):
-            self._connection.execute("PRAGMA busy_timeout = 0")
-            self._connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * LONGEST_WAIT)}")
+        """Moves all that was written from the log into the file, and removes the log."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        end = time.monotonic() + LONGEST_MERGE
+        while not self._merge_log() and time.monotonic() < end:
+            time.sleep(0.05)
 
     @contextlib.contextmanager
     def _writing(self, writer: str) -> Iterator[None]:
         with self._transaction("IMMEDIATE"):
             if self._fact("SELECT value FROM facts WHERE name = 'writer'") != writer:
                 raise _TakenOverError(f"{self.path}: another process has begun to update the index, so this one ends.")
+            self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('state', ?)", (uuid.uuid4().hex,))
             yield
         self._seen = None
 
@@ -415,9 +463,12 @@ class DocumentIndex:
     def _refresh(self) -> None:
         """Reads the statistics again if the index has changed since."""
         # The first statement of a transaction decides which state of the file it sees.
-        self._fact("SELECT count(*) FROM facts")
+        state = self._connection.execute("SELECT * FROM facts WHERE name IN ('state', 'writer')").fetchall()
         version = self._fact("PRAGMA data_version")
-        if version == self._seen:
+        # A file with a log is opened anew for each use. One that was never updated has no state.
+        is_known = len(state) == 2 and state == self._state and self._journal() == "wal"
+        if version == self._seen or (self._seen is None and is_known):
+            self._seen = version
             return
         rows = self._connection.execute(
             "SELECT paragraphs.id, paragraphs.length, documents.position FROM documents CROSS JOIN paragraphs"
@@ -429,7 +480,7 @@ class DocumentIndex:
         places = np.full(ids.max(initial=0) + 1, -1)
         places[ids] = np.arange(len(ids))
         self._statistics = _Statistics(ids, lengths, positions, places)
-        self._postings, self._remembered, self._seen = {}, 0, version
+        self._postings, self._remembered, self._seen, self._state = {}, 0, version, state
 
     def _occurrences(self, word: str) -> Postings:
         found = self._postings.pop(word, None)
@@ -537,6 +588,17 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _remove_log_of_another(path: Path) -> None:
+    """Removes the log of a file that had the name before, after an update of it was killed; SQLite would read it."""
+    target = path.resolve()
+    log, shared = (Path(f"{target}{ending}") for ending in ("-wal", "-shm"))
+    with contextlib.suppress(OSError), open(target, "rb") as file:
+        # A file without a log of its own says so in its header.
+        if log.stat().st_size and file.read(20)[18:] == b"\1\1":
+            log.unlink()
+            shared.unlink()
 
 
 def _connected(path: Any, create: bool) -> sqlite3.Connection:

@@ -1,7 +1,9 @@
 """The index finds what BM25 finds in memory, follows every change, and survives being killed."""
 
+import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabir_tf.pipelines.documents import index as module
 from fabir_tf.pipelines.documents import search_words
 from fabir_tf.pipelines.documents.bm25 import BM25, BM25Settings
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents
-from fabir_tf.pipelines.documents.index import Changes, DocumentIndex
+from fabir_tf.pipelines.documents.index import Changes, DocumentIndex, _Statistics
 from fabir_tf.pipelines.documents.sqlite import sqlite3
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError
@@ -278,6 +281,118 @@ def test_an_index_is_searched_while_it_is_updated(tmp_path, many):
         assert (grown[0], set(counts[len(grown) :]) <= {40, 41}) == (1, True)
         assert 1 < max(counts) <= 41
         check_alike(index, list(read_documents(many)), ["Which wheel turns at mill 7?"])
+
+
+SEARCH = """
+import sys
+from fabir_tf.pipelines.documents.index import DocumentIndex
+with DocumentIndex(sys.argv[1]) as index:
+    print("open", flush=True)
+    for line in sys.stdin:
+        print(*[found.paragraph.source for found in index.search(line.strip())], flush=True)
+"""
+
+
+@contextlib.contextmanager
+def searching(path):
+    """Another process, like a server: a function that asks it, and gives the sources that it finds."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SEARCH, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+    def ask(question):
+        print(question, file=process.stdin, flush=True)
+        return process.stdout.readline().split()
+
+    try:
+        assert process.stdout.readline() == "open\n"
+        yield ask
+    finally:
+        process.communicate()
+        assert process.returncode == 0
+
+
+def test_an_updated_index_is_one_file_whoever_searched_it_meanwhile(tmp_path):
+    """A copy of it is whole, and another file can take its place."""
+    path, documents = tmp_path / "index", [Document(f"{number}", f"The wheel {number}.") for number in range(40)]
+    with DocumentIndex(path, create=True) as index:
+        index.update(documents[:1])
+        with searching(path) as first, searching(path) as second:
+            counts = []
+            changes = index.update(
+                documents, lambda *_: counts.append((len(first("wheel")), len(second("wheel")), len(index)))
+            )
+            assert changes == Changes(added=39, unchanged=1)
+            assert counts == [(count, count, count) for count in range(1, 21)] + [
+                (20, 20, count) for count in range(21, 41)
+            ]
+            assert os.listdir(tmp_path) == ["index"]
+            shutil.copy(path, tmp_path / "copy")
+            with DocumentIndex(tmp_path / "copy") as copy:
+                check_alike(copy, documents, ["wheel 39"])
+            with DocumentIndex(tmp_path / "new", create=True) as new:
+                new.update([Document("lake", "A lake and a wheel.")])
+            (tmp_path / "new").rename(path)
+            assert (first("lake wheel"), second("lake wheel")) == (["lake"], ["lake"])
+            assert sorted(os.listdir(tmp_path)) == ["copy", "index"]
+        check_alike(index, [Document("lake", "A lake and a wheel.")], ["wheel"])
+
+
+def test_statistics_are_read_once_while_nothing_changes_in_an_update(tmp_path, monkeypatch):
+    """The file is opened anew for each search beside an update; a large one's statistics take seconds."""
+    path, reads = tmp_path / "index", []
+    monkeypatch.setattr(module, "_Statistics", lambda *parts: reads.append(1) or _Statistics(*parts))
+    with DocumentIndex(path, create=True) as index, DocumentIndex(path) as searched:
+        found = []
+
+        def search(*_):
+            del reads[:]
+            found.append([len(searched.search("mill")) for _ in range(3)])
+            assert len(reads) == 1
+
+        index.update([Document("a", "mill"), Document("b", "mill")], search)
+        # Only the place of a document changes.
+        index.update([Document("b", "mill"), Document("a", "mill")])
+        assert [hit.paragraph.source for hit in searched.search("mill")] == ["b", "a"]
+    assert found == [[1] * 3, [2] * 3]
+
+
+def test_the_log_of_a_killed_update_is_not_read_with_another_file(tmp_path, many):
+    path, new = tmp_path / "index", tmp_path / "new"
+    process = start(many, path, 0.01)
+    for line in process.stdout:
+        if line == "20\n":
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert Path(f"{path}-wal").stat().st_size
+    documents = [Document("lake", "A lake and a wheel.")]
+    with DocumentIndex(new, create=True) as index:
+        index.update(documents)
+    new.rename(path)
+    with DocumentIndex(path) as index:
+        check_alike(index, documents, ["wheel"])
+    assert os.listdir(tmp_path) == ["index"]
+
+
+def test_a_closed_index_and_one_that_is_missing_for_a_moment(tmp_path):
+    path = tmp_path / "index"
+    with DocumentIndex(path, create=True) as index:
+        index.update([Document("a", "mill")])
+        path.rename(tmp_path / "kept")
+        path.write_text("no index")
+        for sentence in ("found another file", "found no such file"):
+            with pytest.raises(UserError, match=f"^{path}: {sentence}, expected an index of documents"):
+                index.search("mill")
+            path.unlink(missing_ok=True)
+        (tmp_path / "kept").rename(path)
+        assert len(index) == 1
+    with pytest.raises(UserError, match="index: the index was closed, expected one that is open"):
+        index.search("mill")
 
 
 def test_an_index_is_searched_by_several_threads(tmp_path, pages):
