@@ -121,12 +121,17 @@ def test_an_adapted_run_resumes_exactly(commands, tiny_run, files, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_sets_what_is_not_given(commands, tiny_run, files, tmp_path):
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [([], {}), (["--warmup_steps=5"], {"learning_rate": None, "warmup_steps": 5})],
+    ids=["nothing", "schedule"],
+)
+def test_the_command_sets_what_is_not_given(commands, tiny_run, files, tmp_path, given, changed):
     run = RunDirectory(tmp_path / "run")
-    mine = ["--adapt", f"--kept_dataset={files['old']}", "--epochs=1"]
+    mine = ["--adapt", f"--kept_dataset={files['old']}", "--epochs=1", *given]
     done = commands("train", *as_flags(files, tiny_run.path), *mine, f"--run_dir={run.path}")
     assert done.status == 0, done
-    expected = adapting.adapting_settings(null_head=False, epochs=1) | {"kept_dataset": str(files["old"])}
+    expected = adapting.adapting_settings(null_head=False, epochs=1) | {"kept_dataset": str(files["old"])} | changed
     assert expected["linear_decay_epochs"] == 1
     found = run.read_config()["training"]
     assert {name: found[name] for name in expected} == expected

@@ -138,6 +138,14 @@ def test_a_frozen_encoder_trains_nothing_and_a_tuned_one_all(folder, config, mod
         np.testing.assert_array_equal(found[f"model/bert/{path}"], array)
 
 
+def test_a_model_that_is_built_with_a_word_model_has_its_weights(folder, model):
+    given = {"word_vectors": "bert", "word_model": str(folder), "units": 5, "max_sequence": POSITIONS}
+    built, found = weights_of(fabir_tf.build_model("bidaf-cheung", **given)), weights_of(model)
+    assert built.keys() == found.keys()
+    for path in read_hugging_face(folder).without_head().arrays:
+        np.testing.assert_array_equal(built[f"model/bert/{path}"], found[f"model/bert/{path}"])
+
+
 def test_only_a_tuned_encoder_drops_values_in_training(folder, config, processor):
     inputs = model_inputs(processor, [(PASSAGE, QUESTION)])["passage_ids"]
     for tuned in (False, True):

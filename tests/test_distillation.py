@@ -1,5 +1,6 @@
 """A teacher's distributions: what is kept of them, how they are found again, and what is learned from them."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -287,6 +288,19 @@ def test_an_ensemble_teaches_its_mean(null_heads):
             assert teacher.probabilities[row, number, 0] == pytest.approx(mean[index] / kept, rel=1e-4)
             assert teacher.null_probabilities[row, number] == pytest.approx(mean[-1] / kept, rel=1e-4)
     assert teacher.null_probabilities.all() == any(null_heads)
+
+
+@pytest.mark.slow
+def test_a_teacher_without_a_null_head_says_nothing_of_what_has_no_answer():
+    data = squad_data(ARTICLES)
+    first = dataclasses.replace(data.questions[0], answers=(), is_impossible=True)
+    data = dataclasses.replace(data, questions=(first, *data.questions[1:]))
+    plain, with_null = (make_reader(words_of(data), null_head=null_head) for null_head in (False, True))
+    assert teach([plain], data).ids == tuple(question.id for question in data.questions[1:])
+    both, alone = teach([plain, with_null], data), teach([with_null], data)
+    assert both.ids == alone.ids == tuple(question.id for question in data.questions)
+    np.testing.assert_array_equal(both.null_probabilities[0], alone.null_probabilities[0])
+    assert (both.null_probabilities[1:] < alone.null_probabilities[1:]).all()
 
 
 @pytest.mark.slow

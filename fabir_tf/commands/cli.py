@@ -548,7 +548,11 @@ def _with_adapting(name: str, model: dict, training: dict) -> dict:
                 f"--adapt lets the learning rate fall to 0 in the last epoch, which --{setting}={own[setting]} leaves "
                 "open: leave it out, or add --linear_decay_epochs=0"
             )
-    return adapting_settings(bool(model.get("null_head")), own.get("epochs", EPOCHS)) | own
+    settings = adapting_settings(bool(model.get("null_head")), own.get("epochs", EPOCHS))
+    if not {"learning_rate_factor", "warmup_steps"}.isdisjoint(training):
+        # Those of the schedule, which a constant learning rate would replace.
+        del settings["learning_rate"]
+    return settings | own
 
 
 def published_notes(values: flags.FlagValues, model_config: ReaderConfig, training: TrainingConfig) -> list[str]:

@@ -105,7 +105,8 @@ def build_model(
         vectors: word vectors that are not trained: `(words, dim)`, from `load_vectors`, or what that takes, such as
             "bundled". Row i is the word with the id `trainable_words + 1 + i`. Without them all are zeros.
         processor: a text processor, from `fit_processor`; the model gets its sizes and its vectors.
-        **overrides: fields of the configuration to replace, as in `build_model(num_heads=2)`.
+        **overrides: fields of the configuration to replace, as in `build_model(num_heads=2)`. A folder of trained
+            weights, `encoder` of "bert-span" or `word_model` of "bidaf-cheung", gives the model its sizes and weights.
 
     Returns:
         A model that maps a dictionary of `passage_words (batch, passage)`, `passage_characters (batch, passage,
@@ -116,7 +117,7 @@ def build_model(
     Raises:
         ConfigError: no model has the name, or a field is unknown or its value does not fit; or a configuration is given
             with `as_published`, or vectors with a processor or for a model without word vectors.
-        UserError: the vectors cannot be read.
+        UserError: the vectors or the folder cannot be read.
     """
     if as_published:
         if not isinstance(model, str):
@@ -126,7 +127,15 @@ def build_model(
     config = config_class(model)() if isinstance(model, str) else model
     if tables and "frozen_words" not in config.to_dict():
         raise ConfigError(f"vectors: {model_name(config)} has no word vectors")
-    built = MODELS[model_name(config)].build(config.replace(**sizes | overrides))
+    config = config.replace(**overrides)
+    # The configuration of a run names a folder, too, whose weights are not meant.
+    starts_from_folder = bool(overrides.get(config.folder_setting))
+    if starts_from_folder:
+        config = config.completed()
+    config = config.replace(**{name: size for name, size in sizes.items() if name not in overrides})
+    built = MODELS[model_name(config)].build(config)
+    if starts_from_folder:
+        config.initialize(built)
     if processor is not None:
         _validate_inputs(built, processor)
     _validate_tables(built, tables)

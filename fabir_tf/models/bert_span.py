@@ -27,6 +27,7 @@ class BertSpanConfig(ReaderConfig):
     """
 
     processor = "wordpieces"
+    folder_setting = "encoder"
 
     max_answer: int | None = setting(30, "Longest predicted answer, in tokens; none for no limit", low=1)
     null_head: bool = setting(
@@ -133,14 +134,14 @@ def bert_training(given: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         given: the settings that the user chooses.
     """
-    epochs = given.get("epochs", 2)
+    epochs, learning_rate = given.get("epochs", 2), _learning_rate(given)
     # A constant rate only: that of the other schedule has a warm-up of its own.
-    warmup_share = given.get("warmup_share", 0.1 if given.get("learning_rate", True) else 0.0)
+    warmup_share = given.get("warmup_share", 0.1 if learning_rate else 0.0)
     # An end that is not known has no decay before it.
     is_open = any(given.get(name) is not None for name in ("patience", "max_minutes"))
     is_adam = given.get("optimizer", "adamw").startswith("adam")
     return {
-        "learning_rate": 3e-5,
+        "learning_rate": learning_rate,
         "batch_size": 32,
         "epochs": epochs,
         "warmup_share": warmup_share,
@@ -155,6 +156,12 @@ def bert_training(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _learning_rate(given: Mapping[str, Any]) -> float | None:
+    """The constant rate, or None where settings of the schedule are given, which it would replace."""
+    has_schedule = "learning_rate_factor" in given or "warmup_steps" in given
+    return given.get("learning_rate", None if has_schedule else 3e-5)
+
+
 BERT_AS_PUBLISHED = Published(
     "Cheung, Deep learning in NLP - Constructing a machine question answering model",
     # All that it names, and the defaults.
@@ -162,7 +169,7 @@ BERT_AS_PUBLISHED = Published(
         "max_sequence": 384,
         "max_answer": 30,
         "max_question": 64,
-        "learning_rate": 3e-5,
+        "learning_rate": _learning_rate(given),
         "batch_size": 32,
         "optimizer": "adamw",
     },

@@ -44,6 +44,8 @@ class BidafCheungConfig(WordReaderConfig):
         ConfigError: a value is out of its range, or there are null pairs without a null head.
     """
 
+    folder_setting = "word_model"
+
     max_answer: int | None = setting(16, "Longest predicted answer, in tokens; none for no limit", low=1)
     null_head: bool = setting(
         True, "Learn to say that the passage holds no answer, from questions without one; the reader gets null logits"

@@ -30,7 +30,8 @@ def teach(
             passages in any way. Without it all teachers must cut passages into the same tokens.
 
     Returns:
-        The distributions of every question about a passage with tokens.
+        The distributions of every question about a passage with tokens, but for those that are marked as unanswerable
+        if no teacher has a null head.
 
     Raises:
         UserError: two teachers cut a passage into different tokens.
@@ -40,6 +41,9 @@ def teach(
     for teacher, weight in _weighted(teachers):
         temperature = teacher.calibration.temperature if teacher.calibration else 1.0
         for scores in teacher.scores(data, progress):
+            # A teacher that cannot say "no answer" says nothing about such a question.
+            if scores.null_logits is None and data.questions[scores.question].is_impossible:
+                continue
             both = place(scores, _distributions(scores, temperature))
             if both.shape[1] > 1:
                 found[scores.question] = found.get(scores.question, 0.0) + weight * both

@@ -13,6 +13,7 @@ import pytest
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.layers import BERT_HEADS
+from fabir_tf.models import build_model
 from fabir_tf.models.bert_span import BertSpanConfig, build_bert_span, reading_config
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.hugging_face import HuggingFaceModel, read_hugging_face, set_weights
@@ -146,6 +147,19 @@ def test_the_configuration_takes_the_sizes_of_an_encoder_and_keeps_its_own_dropo
         BertSpanConfig(encoder=str(folder)).completed()
     with pytest.raises(UserError, match="encoder: found no folder"):
         BertSpanConfig().completed()
+
+
+def test_a_model_that_is_built_with_an_encoder_has_its_weights(tmp_path):
+    arrays = hugging_face_folders.tensors("bert")
+    folder = str(hugging_face_folders.write_folder(tmp_path / "encoder", hugging_face_folders.BERT, arrays))
+    table = arrays["bert.embeddings.word_embeddings.weight"]
+    built = build_model("bert-span", encoder=folder, max_sequence=19)
+    np.testing.assert_array_equal(weights_of(built)["model/embeddings/word_table"], table)
+    # A configuration, such as that of a run, is not the wish to start anew from its folder.
+    config = BertSpanConfig(encoder=folder, max_sequence=19).completed()
+    assert not np.array_equal(weights_of(build_model(config))["model/embeddings/word_table"], table)
+    with pytest.raises(UserError, match="nowhere: found no such folder"):
+        build_model("bert-span", encoder=str(tmp_path / "nowhere"))
 
 
 def test_the_encoder_of_a_folder_comes_without_its_head_and_unused_rows(tmp_path):
