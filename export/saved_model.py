@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def written_whole(folder: Path) -> Iterator[Path]:
         WriteError: the folder cannot be written.
     """
     # A server takes a folder for a version only if its name is a number, so this one is not served.
-    unfinished = folder.with_name(f"unfinished-{folder.name}-{os.getpid()}")
+    # What a killed export left may have the number of this process.
+    unfinished = folder.with_name(f"unfinished-{folder.name}-{secrets.token_hex(4)}")
     with named_errors(folder, unfinished), removed_on_failure(unfinished):
         # Created here, because TensorFlow's error does not say that the folder cannot be created.
         unfinished.mkdir(parents=True)

@@ -202,6 +202,20 @@ def test_each_record_has_one_answer_or_one_reason(exported, rows, tmp_path):
 
 
 @needs_beam
+def test_half_a_surrogate_pair_is_replaced_in_parquet():
+    import io
+
+    from pyarrow import parquet
+
+    from fabir_tf.beam.shards import encoded
+
+    span = {"answer": "x\udcff", "start": 0, "end": 2, "probability": 0.5}
+    rows = [{"id": "a\ud800b\U0001f600", "n_best": [span]}]
+    found = parquet.read_table(io.BytesIO(encoded(rows, "parquet"))).to_pylist()
+    assert found == [{"id": "a\ufffdb\U0001f600", "n_best": [span | {"answer": "x\ufffd"}]}]
+
+
+@needs_beam
 @pytest.mark.slow
 def test_given_questions_are_asked_about_every_document_and_the_best_are_kept(exported, tmp_path):
     from pyarrow import parquet

@@ -160,6 +160,17 @@ def test_its_logits_are_those_of_transformers(folder, reader):
     np.testing.assert_allclose(scores.null_logits, wanted, atol=1e-4)
 
 
+def test_a_question_whose_answer_is_longer_than_the_sequence_is_not_fitted(reader):
+    text = "the mill " * 60
+    rows = [{"question": "What?", "passage": text, "answer": answer} for answer in (text.strip(), text[:8])]
+    rows[1]["answer_start"] = 0
+    said = []
+    batches = fabir_tf.batches_to_fit(fabir_tf.questions_from(rows), reader.processor, log=said.append)
+    [(inputs, targets)] = batches
+    assert {len(array) for array in (*inputs.values(), *targets.values())} == {1}
+    assert "2 questions: 1 kept, 0 trimmed, 0 snapped to whole tokens, 1 dropped" in said[-1]
+
+
 # === What is not supported, through the commands ===
 
 

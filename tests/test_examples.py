@@ -131,6 +131,17 @@ def test_passages_that_are_too_long(longest, kept):
         assert not_kept(ledger) == {"name": ("dropped", "passage_too_long", detail)}
 
 
+@pytest.mark.parametrize(("window", "kept"), [(2, 1), (1, 0)])
+def test_answers_that_are_longer_than_what_is_read_at_once(window, kept):
+    questions = (QUESTIONS[0], ("q", "Which?", 2, (Answer("six", 24),)))
+    # Anna Keld, and one token.
+    training, ledger = training_examples(tokenized(questions=questions), 11, 60, 30, windows=np.array([window, 11]))
+    assert len(training.spans) == kept + 1
+    if not kept:
+        detail = "the answer has 2 tokens, of which the model reads 1 at once"
+        assert not_kept(ledger) == {"name": ("dropped", "answer_too_long", detail)}
+
+
 @pytest.mark.parametrize(("longest", "kept"), [(9, [0, 1]), (8, [0, 1]), (7, [0]), (4, [0])])
 def test_questions_that_are_too_long(longest, kept):
     training, ledger = training_examples(tokenized(questions=QUESTIONS[:2]), 11, longest, 30)

@@ -1,5 +1,6 @@
 """The SavedModel: the reader's own answers from raw text, for any text, whatever else is in the batch."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -468,6 +469,12 @@ def test_versions_are_counted_and_never_written_over(reader, folder, tmp_path, m
 
 def test_a_version_that_another_export_has_written_meanwhile_stays(tmp_path):
     folder = tmp_path / "3"
+    # What a killed export left may have the number of this process, as in a container.
+    (tmp_path / f"unfinished-2-{os.getpid()}").mkdir()
+    with written_whole(tmp_path / "2"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", f"unfinished-2-{os.getpid()}"]
+    shutil.rmtree(tmp_path)
     with pytest.raises(UserError, match="3 exists by now, written by another export"), written_whole(folder):
         folder.mkdir()
         (folder / "theirs").touch()

@@ -597,7 +597,11 @@ def test_names_of_hosts_and_origins():
         ("127.0.0.1", True),
         ("::1", True),
         ("localhost", True),
+        # As the system resolves them.
+        ("127.1", True),
         ("0.0.0.0", False),
+        ("0", False),
+        ("nobody.invalid", False),
         ("10.0.0.1", False),
     ):
         assert hosts.is_local(host) is local

@@ -110,6 +110,40 @@ def test_a_full_queue_refuses_at_once():
     assert len(refused) < 40
 
 
+def test_the_parts_of_a_request_are_all_taken_or_none():
+    """A long list is cut into batches; a part of it is never read for nobody."""
+    runs = Here(0.05)
+
+    async def lists():
+        batcher = Batcher(runs, SETTINGS)
+        deadline = time.monotonic() + 10
+        # The queue holds 2 batches of 8 rows; an empty one takes more.
+        long, late = ([texts(*"abcdefgh")] * 5, [texts(*"abcdefgh"), texts("i")])
+        return await asyncio.gather(
+            *(batcher.run_all(works, deadline) for works in (long, late)), return_exceptions=True
+        )
+
+    first, second = asyncio.run(lists())
+    assert [len(found["y"]) for found, _ in first] == [8] * 5
+    assert isinstance(second, QueueFullError)
+    assert runs.batches == [8] * 5
+
+
+def test_a_part_that_fails_ends_the_others():
+    runs = Here(0.05)
+    works = [texts("a"), texts("refused"), *[texts("c")] * 9]
+
+    async def parts():
+        batcher = Batcher(runs, BatchingSettings(1, threads=1))
+        with pytest.raises(RequestError):
+            await batcher.run_all(works, time.monotonic() + 10)
+        await asyncio.sleep(0.1)
+
+    asyncio.run(parts())
+    # At most the one that had begun by then.
+    assert len(runs.batches) <= 3
+
+
 def test_a_request_larger_than_a_batch_is_one_of_its_own():
     runs = Here()
     works = [texts(*"abcdefghijkl"), texts("m")]

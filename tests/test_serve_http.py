@@ -4,6 +4,7 @@ import asyncio
 import functools
 import gzip
 import json
+import time
 import zlib
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from serve_backends import load_upper
 
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.documents import Document
+from fabir_tf.pipelines.errors import UserError
+from fabir_tf.serving import service as service_module
 from fabir_tf.serving.batching import BatchingSettings
 from fabir_tf.serving.http import HttpSettings, State, make_app
 from fabir_tf.serving.metrics import Metrics
@@ -150,6 +153,48 @@ def test_limits_hold_for_what_the_client_sends_not_for_the_servers_own_paragraph
     assert (found.status, found.error) == (400, "question: found 31 characters, expected at most 30")
     found = answered(limits, {"question": "Who?", "passage": LONG})
     assert (found.status, found.error[:14]) == (400, "passage: found")
+
+
+class Slow(Collection):
+    """Documents whose search takes longer than a request may."""
+
+    def search(self, question, k=20):
+        time.sleep(1.5)
+        return super().search(question, k)
+
+
+class Broken(Collection):
+    """An index that another process has damaged."""
+
+    def search(self, question, k=20):
+        raise UserError("/secret/docs.index: the index is damaged (malformed): delete it, index again.")
+
+
+async def searched(index, count=1, **settings) -> list[Found]:
+    """What a server answers to as many searches at once."""
+    app, models = application(index=index, **settings)
+    try:
+        await models.start()
+        body = json.dumps({"question": "Who built the mill?"}).encode()
+        return await asyncio.gather(*(ask(app, "POST", "/v1/search", body) for _ in range(count)))
+    finally:
+        await models.stop()
+
+
+@pytest.mark.slow
+def test_searches_end_in_time_and_too_many_are_refused(monkeypatch):
+    monkeypatch.setattr(service_module, "MOST_SEARCHES", 3)
+    found = asyncio.run(searched(Slow([Document("a", "The mill.")]), 4, request_timeout=0.5))
+    assert [(one.status, one.error) for one in found] == [
+        *[(504, "the answer took longer than the request allows")] * 3,
+        (429, "too many questions wait for an answer: ask again in a moment"),
+    ]
+
+
+@pytest.mark.slow
+def test_an_index_that_cannot_be_read_is_told_without_its_path():
+    [found] = asyncio.run(searched(Broken([Document("a", "The mill.")])))
+    assert (found.status, found.error) == (503, "the documents cannot be searched at the moment")
 
 
 # === Gzip ===

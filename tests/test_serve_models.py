@@ -459,6 +459,27 @@ def test_a_folder_that_may_not_be_entered_ends_no_watching():
     assert len(logs(log, "cannot be looked at")) == 1
 
 
+def test_a_version_that_cannot_be_looked_at_for_a_moment_stays():
+    """Its folder may lie on another machine."""
+    log = []
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        base.chmod(0o755)
+        for number, text in ((1, "one"), (2, "two")):
+            write(base, number, text)
+
+        async def scenario(models):
+            with closed(base / "2"):
+                await until(lambda: logs(log, f"{base / '2'}: cannot be looked at (Permission denied)"))
+                # Twice more than it is looked at.
+                await asyncio.sleep(0.15)
+                assert numbers(models, "m") == [2]
+            assert await answer(models, "m", "a") == "two A"
+
+        served([folder_model(base)], scenario, log)
+    assert not logs(log, "version 1 is available")
+
+
 def test_a_base_path_that_may_not_be_entered_is_told_and_ends_no_watching(tmp_path):
     log = []
     with tempfile.TemporaryDirectory() as name:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,10 +126,20 @@ def _as_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
     # Ids may be numbers in one file and texts in another; a column has one type.
     rows = [row | {name: str(row[name]) for name in ("id", "question_id") if name in row} for row in rows]
     names = [name for name in types if any(name in row for row in rows)] or list(types)
+    rows = [_in_utf8(row) for row in rows]
     table = pyarrow.Table.from_pylist(rows, pyarrow.schema([(name, types[name]) for name in names]))
     stream = io.BytesIO()
     _parquet().write_table(table, stream)
     return stream.getvalue()
+
+
+def _in_utf8(value: Any) -> Any:
+    """The value without lone surrogates, which Parquet's texts cannot hold; offsets stay the same."""
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, list):
+        return [_in_utf8(item) for item in value]
+    return {name: _in_utf8(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _parquet() -> Any:

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -105,23 +105,47 @@ class Batcher:
         Raises:
             RequestError: too much waits, it has not been done in time, or it failed.
         """
-        rows = _rows(work)
+        [done] = await self.run_all([work], deadline)
+        return done
+
+    async def run_all(self, works: Sequence[Work], deadline: float) -> list[tuple[Any, Timing]]:
+        """Runs the works of one request: all of them are taken, or none.
+
+        Args:
+            works, deadline: as for `run`.
+
+        Returns:
+            For each what `run` returns.
+
+        Raises:
+            RequestError: as `run`; the others are given up.
+        """
+        sizes = [_rows(work) for work in works]
         limit = self._settings.max_batch_size * self._settings.max_enqueued_batches
-        if self._rows and self._rows + rows > limit:
+        if self._rows and self._rows + sum(sizes) > limit:
             raise QueueFullError
-        job = _Job(work, rows, _key(work), time.monotonic(), deadline, asyncio.get_running_loop().create_future())
-        self._jobs.append(job)
-        self._count(rows)
+        begin, loop = time.monotonic(), asyncio.get_running_loop()
+        jobs = [
+            _Job(work, rows, _key(work), begin, deadline, loop.create_future())
+            for work, rows in zip(works, sizes, strict=True)
+        ]
+        self._jobs.extend(jobs)
+        self._count(sum(sizes))
         self._start()
         try:
-            return await asyncio.wait_for(job.future, deadline - time.monotonic())
+            return await asyncio.wait_for(asyncio.gather(*(job.future for job in jobs)), deadline - time.monotonic())
         except asyncio.TimeoutError:
             raise RequestError("DEADLINE_EXCEEDED", "the answer took longer than the request allows") from None
         finally:
+            self._give_up(jobs)
+
+    def _give_up(self, jobs: Sequence[_Job]) -> None:
+        """Removes those that still wait: nobody waits for them any more."""
+        for job in jobs:
+            job.future.cancel()
             if job in self._jobs:
-                # Nobody waits for it any more.
                 self._jobs.remove(job)
-                self._count(-rows)
+                self._count(-job.rows)
 
     def _start(self) -> None:
         """Sends batches as long as the version takes them."""

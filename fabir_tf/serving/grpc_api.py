@@ -4,6 +4,7 @@ Read in its `servables/tensorflow/predict_util.cc`, `get_model_metadata_impl.cc`
 `model_servers/get_model_status_impl.cc`.
 """
 
+import asyncio
 import functools
 import hmac
 import math
@@ -94,6 +95,10 @@ async def _answered(
         code = error.code
         await context.abort(getattr(grpc.StatusCode, code), error.message)
     except grpc.aio.AbortError:
+        raise
+    except asyncio.CancelledError:
+        # The client has given up.
+        code = "CANCELLED"
         raise
     except Exception as error:
         code = "INTERNAL"

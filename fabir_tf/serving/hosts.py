@@ -5,6 +5,7 @@ for a part of that page, and sends what it asks for; only the Host of the reques
 """
 
 import ipaddress
+import socket
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
@@ -14,9 +15,12 @@ LOCAL = "localhost"
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on an address."""
-    address = _address(host)
-    return host.lower() == LOCAL or (address is not None and address.is_loopback)
+    """Whether only this machine can reach a server that listens on an address, or on the one that a name stands for."""
+    try:
+        found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(address).is_loopback for address in found)
 
 
 def may_be_asked(host: str, allowed: Collection[str]) -> bool:

@@ -216,9 +216,14 @@ class Version:
 
     async def run(self, work: Work, deadline: float) -> tuple[Any, Timing]:
         """Does work with it; see `Batcher.run`."""
+        [done] = await self.run_all([work], deadline)
+        return done
+
+    async def run_all(self, works: Sequence[Work], deadline: float) -> list[tuple[Any, Timing]]:
+        """Does several works of one request; see `Batcher.run_all`."""
         if self.state != AVAILABLE or not self._batcher:
             raise RequestError("UNAVAILABLE", f"model {self.model} version {self.number} is being started again")
-        return await self._batcher.run(work, deadline)
+        return await self._batcher.run_all(works, deadline)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
@@ -405,6 +410,9 @@ class Models:
                     found[number] = path
             except OSError as error:
                 faults.append(f"{path}: cannot be looked at ({error.strerror})")
+                # One that is served stays.
+                if number in self._versions.get(name, {}):
+                    found[number] = path
         self._tell_fault(name, "folders", "; ".join(faults))
         return found
 

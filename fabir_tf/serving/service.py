@@ -4,13 +4,15 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import MOST_ANSWERS, OWN_THRESHOLD, Answer
-from fabir_tf.serving.errors import RequestError, invalid
+from fabir_tf.serving.errors import QueueFullError, RequestError, invalid
 from fabir_tf.serving.metrics import Metrics
 from fabir_tf.serving.models import Models, Version
 from fabir_tf.serving.signature import DEFAULT, Signature, missing_signature
@@ -18,6 +20,13 @@ from fabir_tf.serving.work import Ask, Attend, Attention, Predict
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.documents.collection import Searched
+
+
+SEARCHES_AT_ONCE = 8
+"""An index is searched by one at a time; meanwhile the models answer the others."""
+
+MOST_SEARCHES = 128
+"""Searches that are begun or wait; beyond that a request is refused."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ class Service:
         self.metrics = metrics
         self.index = index
         self._paragraphs = paragraphs
+        self._threads = ThreadPoolExecutor(SEARCHES_AT_ONCE, "search")
+        self._searches: list[Future] = []
 
     async def predict(
         self,
@@ -161,7 +172,8 @@ class Service:
         """Answers a question from the index.
 
         Raises:
-            RequestError: there is no index, or the question cannot be answered.
+            RequestError: there is no index or it cannot be read, too many searches wait, or the question cannot be
+                answered, or not in time.
         """
         if self.index is None:
             raise RequestError("NOT_FOUND", "this server has no documents to search, expected one with --index")
@@ -170,7 +182,19 @@ class Service:
         self._validate_texts(question=question)
         reader: Any = _Waiting(self, asyncio.get_running_loop(), model, threshold, deadline)
         documents = DocumentReader(reader, self._paragraphs, searched=self.index)
-        return await asyncio.to_thread(documents.answer, question, None, n_best)
+        self._searches = [search for search in self._searches if not search.done()]
+        if len(self._searches) >= MOST_SEARCHES:
+            raise QueueFullError
+        search = self._threads.submit(documents.answer, question, None, n_best)
+        self._searches.append(search)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(search), deadline - time.monotonic())
+        except asyncio.TimeoutError:
+            raise RequestError("DEADLINE_EXCEEDED", "the answer took longer than the request allows") from None
+        except (UserError, OSError) as error:
+            # It names files of this machine.
+            self.models.log(f"the index cannot be searched: {error}")
+            raise RequestError("UNAVAILABLE", "the documents cannot be searched at the moment") from error
 
     async def attention(self, question: str, passage: str, model: str | None, deadline: float) -> Attention:
         """Which words of the passage each word of the question attends to.
@@ -204,7 +228,7 @@ class Service:
                 Ask([row.question for row in chunk], [row.passage for row in chunk], n_best, threshold)
                 for chunk in chunks
             ]
-            parts = await asyncio.gather(*(version.run(work, deadline) for work in works))
+            parts = await version.run_all(works, deadline)
         for _, timing in parts:
             self.metrics.count_batch(version.model, timing)
         return [answer for answers, _ in parts for answer in answers]

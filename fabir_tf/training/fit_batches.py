@@ -66,7 +66,9 @@ def batches_to_fit(
     Returns:
         A dataset of inputs by name, such as `passage_words (batch, passage)`, and targets with the names of the model's
         outputs: `start_logits` and `end_logits`, int32 `(batch,)`, the first and the last token of the answer. They
-        suit `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+        suit `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. A model with a null head has a third
+        output without a target, so its losses are given by name, as in `compile(loss={"start_logits": loss,
+        "end_logits": loss})`.
 
     Raises:
         UserError: no question is left, a question has neither an answer nor the mark, or an answer does not stand at
@@ -82,10 +84,9 @@ def batches_to_fit(
         log(sentence)
     check_offsets(data)
     tokenized = processor.tokenize(data_without_unanswerable(data), log=_silent)
-    chosen, ledger = training_examples(tokenized, max_passage, max_question, None)
-    chosen = in_windows(
-        chosen, processor.window_sizes(tokenized.question_lengths[chosen.examples.questions], max_passage)
-    )
+    windows = processor.window_sizes(tokenized.question_lengths, max_passage)
+    chosen, ledger = training_examples(tokenized, max_passage, max_question, None, windows=windows)
+    chosen = in_windows(chosen, windows[chosen.examples.questions])
     log(ledger.summary().splitlines()[0])
     if data.unanswerable:
         log(f"{data.name}: {data.unanswerable:,} questions without an answer are left out; train learns from them")

@@ -169,7 +169,8 @@ def prepare_data(
     if processor_folder is None and not training.start_from:
         processor = processor.fit([tokenized, evaluation])
     limits = (training.max_passage, training.max_question, model_config.answer_limit)
-    examples, ledger = training_examples(tokenized, *limits, model_config.null_head, training.max_word)
+    windows = processor.window_sizes(tokenized.question_lengths, training.max_passage)
+    examples, ledger = training_examples(tokenized, *limits, model_config.null_head, training.max_word, windows)
     for question, detail in left_out:
         ledger.add(question, "dropped", reason=SET_ASIDE, detail=detail)
     chosen = (training.wrong_passages, training.max_passage, _SEED)

@@ -50,9 +50,10 @@ def read_documents(
     Args:
         path: a folder, whose files with the endings of `FORMATS` are read in the order of their names, hidden ones
             left out; a file of `COLLECTIONS`; or any other file, which is plain text if its ending is unknown.
-        skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it.
+        skipped: takes the sentence about a document that cannot be read, which is then left out; None raises it. Links
+            to folders are not followed, and told here only.
         position: is kept up to date in a file of `COLLECTIONS`.
-        unread: takes the source of each file or closed folder that cannot be read at all.
+        unread: takes the source of each file or closed folder that cannot be read at all, and of linked folders.
 
     Yields:
         The documents. The source of a file in a folder is its path below the folder, with `/`; that of a line is its
@@ -87,7 +88,8 @@ def read_part(
     """
     place, wanted, unread = user_path(path), wanted or (lambda source: True), unread or (lambda source: None)
     if place.is_dir():
-        yield from _without_faults(_from_folder(place, path, wanted, unread), skipped)
+        told = skipped or (lambda sentence: None)
+        yield from _without_faults(_from_folder(place, path, wanted, unread, told), skipped)
     elif place.suffix.lower() in COLLECTIONS:
         for number, document in _without_faults(_from_lines(path, position or Position()), skipped):
             if wanted(document.source):
@@ -156,10 +158,20 @@ def _without_faults(readers: Iterable[tuple[int, _Reader]], skipped: Skipped | N
 
 
 def _from_folder(
-    folder: Path, name: str | os.PathLike, wanted: Callable[[str], bool], unread: Callable[[str], object]
+    folder: Path,
+    name: str | os.PathLike,
+    wanted: Callable[[str], bool],
+    unread: Callable[[str], object],
+    told: Callable[[str], None],
 ) -> Iterator[tuple[int, _Reader]]:
     closed: list[OSError] = []
-    sources = sorted(_sources(folder, closed.append))
+    links: list[Path] = []
+    sources = sorted(_sources(folder, closed.append, links.append))
+    for link in links:
+        source = link.relative_to(folder).as_posix()
+        unread(source)
+        if wanted(source):
+            told(f"{link}: the link to a folder is not followed; read that folder by its own name.")
     if not sources and not closed:
         raise UserError(f"{name}: found no document, expected files that end in {', '.join(FORMATS)}.")
     for error in closed:
@@ -177,9 +189,12 @@ def _refuse(error: OSError) -> Document:
     raise UserError(f"{error.filename}: the folder cannot be read ({error.strerror}), expected one of documents.")
 
 
-def _sources(folder: Path, closed: Callable[[OSError], object]) -> Iterator[str]:
+def _sources(folder: Path, closed: Callable[[OSError], object], linked: Callable[[Path], object]) -> Iterator[str]:
     for place, folders, names in os.walk(folder, onerror=closed):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            if os.path.islink(os.path.join(place, name)):
+                linked(Path(place, name))
         for name in names:
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in FORMATS:
                 yield Path(place, name).relative_to(folder).as_posix()

@@ -7,6 +7,7 @@ import numpy as np
 from fabir_tf.pipelines.datasets.squad import Question
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.alignment import (
+    ANSWER_TOO_LONG,
     MISSING_ANSWER,
     PASSAGE_TOO_LONG,
     QUESTION_TOO_LONG,
@@ -49,6 +50,7 @@ def training_examples(
     max_answer: int | None,
     null_head: bool = False,
     max_word: int | None = None,
+    windows: np.ndarray | None = None,
 ) -> tuple[TrainingExamples, CoverageLedger]:
     """Aligns the first answer of every question that is short enough.
 
@@ -59,6 +61,8 @@ def training_examples(
         max_answer: most tokens of a predicted answer, None for no limit; longer answers are trained on, and counted.
         null_head: whether questions without an answer are trained on, too.
         max_word: most characters of a token of the passage or the question; None for no limit.
+        windows: int64 `(questions,)`, most tokens of a passage that the model reads beside each question; None for
+            whole passages. A question with a longer answer is left out.
 
     Returns:
         The examples, and the ledger with every question.
@@ -93,7 +97,8 @@ def training_examples(
         else:
             if question.passage not in passage_tokens:
                 passage_tokens = {question.passage: tokenized.texts.tokens_of(question.passage)}
-            span = _enter(ledger, question, passage_tokens[question.passage], data.passages[question.passage])
+            texts = passage_tokens[question.passage], data.passages[question.passage]
+            span = _enter(ledger, question, *texts, passage_length if windows is None else int(windows[number]))
             if span is not None:
                 kept.append((number, passage_length, *span))
     if not kept:
@@ -158,12 +163,18 @@ def _longest_word(tokenized: TokenizedDataset, number: int) -> int:
     return int(max(longest[passage], longest[len(tokenized.data.passages) + number]))
 
 
-def _enter(ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str) -> tuple[int, int] | None:
+def _enter(
+    ledger: CoverageLedger, question: Question, tokens: Tokens, passage: str, window: int
+) -> tuple[int, int] | None:
     answer = question.answers[0]
     alignment = align_answer(tokens, passage, answer)
     reason, detail = ("", "") if alignment.kind == "kept" else explain(tokens, passage, answer, alignment)
     if alignment.kind == "dropped":
         ledger.add(question, "dropped", reason=reason, detail=detail)
+        return None
+    if alignment.length > window:
+        detail = f"the answer has {alignment.length} tokens, of which the model reads {window} at once"
+        ledger.add(question, "dropped", reason=ANSWER_TOO_LONG, detail=detail)
         return None
     reachable = reachable_texts(tokens, passage, alignment, ledger.max_answer)
     ledger.add(

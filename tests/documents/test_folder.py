@@ -95,6 +95,19 @@ def test_a_folder_that_may_not_be_entered_is_told(folder, monkeypatch, name):
     assert parts == [told]
 
 
+def test_a_linked_folder_is_told_and_not_followed(folder):
+    (folder / "link").symlink_to(folder / "a", target_is_directory=True)
+    (folder / "linked.md").symlink_to(folder / "b.md")
+    (folder / ".other").symlink_to(folder)
+    sentences, unread = [], []
+    sources = [document.source for document in read_documents(folder, sentences.append, unread=unread.append)]
+    assert sources == ["a.html", "a/B.RST", "a/z.txt", "b.md", "linked.md"]
+    assert sentences == [f"{folder / 'link'}: the link to a folder is not followed; read that folder by its own name."]
+    # An index keeps the documents that were there before the link.
+    assert unread == ["link"]
+    assert len(list(read_documents(folder))) == 5
+
+
 def test_a_file_that_cannot_be_opened_is_told_apart_from_one_in_another_encoding(folder, monkeypatch):
     opened = open
 

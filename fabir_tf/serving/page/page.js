@@ -136,7 +136,7 @@ function showFound(answer) {
     const span = spans[number];
     const path = [span.source, span.heading, span.page ? `page ${span.page}` : ""].filter((part) => part !== "" && part !== null);
     get("source").textContent = path.join(" · ");
-    const where = span.sentence.indexOf(span.answer);
+    const where = placeOf(span.answer, span.sentence);
     get("shown").hidden = false;
     get("shown").replaceChildren(...(where < 0 ? [span.sentence] : marked(span.sentence, where, where + span.answer.length)));
   };
@@ -146,6 +146,15 @@ function showFound(answer) {
   if (answer.is_answer) show(0);
   const labels = spans.map((span) => ({ label: `${span.answer} (${span.source})`, note: percent(span.probability) }));
   listOthers(labels, answer.is_answer, show);
+}
+
+// The first place where a text stands as words of its own, or else where it stands at all.
+function placeOf(text, sentence) {
+  const isInWord = (at) => /^[\p{L}\p{N}]{2}$/u.test(sentence.slice(at - 1, at + 1));
+  for (let at = sentence.indexOf(text); at >= 0; at = sentence.indexOf(text, at + 1)) {
+    if (!isInWord(at) && !isInWord(at + text.length)) return at;
+  }
+  return sentence.indexOf(text);
 }
 
 function listOthers(labels, isAnswer, show) {
@@ -241,12 +250,16 @@ function offerWords(question, passage) {
   const start = document.createElement("button");
   start.type = "button";
   start.textContent = "Show the words";
+  const spans = shown.spans;
   start.addEventListener("click", async () => {
     start.disabled = true;
     try {
       const body = { question, passage };
       if (!get("model-part").hidden) body.model = get("model").value;
-      shown.attention = await post("v1/attention", body);
+      const attention = await post("v1/attention", body);
+      // Another answer may be shown by now.
+      if (shown.spans !== spans) return;
+      shown.attention = attention;
       listWords(question);
     } catch (error) {
       start.replaceWith(error instanceof TypeError ? "The server does not answer." : error.message);
