@@ -19,4 +19,5 @@ class QuestionError(UserError):
 
     def __init__(self, question: str, reason: str):
         super().__init__(f"question {question}: {reason}")
+        self.question = question
         self.reason = reason

@@ -248,12 +248,13 @@ def disk_error(error: BaseException) -> int:
     return next((number for number in _DISK_ERRORS if os.strerror(number) in text), 0)
 
 
-def named_files(names: str) -> list[str]:
+def named_files(names: str | os.PathLike) -> list[str]:
     """Splits a list of names at its commas, except where it is the path of one file that exists.
 
     Args:
         names: paths or other names, separated by commas.
     """
+    names = os.fspath(names)
     return [names] if os.path.exists(user_path(names)) else names.split(",")
 
 

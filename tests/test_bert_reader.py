@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_bad_input import assert_error
-from tiny import ARTICLES, DEV_ARTICLES, squad_data, write_squad
+from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data, write_squad
 from wordpiece_folders import write_bert
 
 import fabir_tf
@@ -16,7 +16,7 @@ from fabir_tf.export.loading import read_saved_model
 from fabir_tf.export.operations import forbidden_operations
 from fabir_tf.models.bert_span import BertSpanConfig
 from fabir_tf.models.weights import weights_of
-from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.errors import QuestionError, UserError
 from fabir_tf.reading.packing import pack
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 
@@ -117,7 +117,8 @@ def test_it_is_calibrated(folder):
     """Only the size of the probabilities changes."""
     reader, data = fabir_tf.Reader.load(folder), squad_data(DEV_ARTICLES)
     before = reader.answer(QUESTION, LONG, 3)
-    reader.calibration = calibration = fabir_tf.calibrate(reader, data)
+    reader.calibration = calibration = fabir_tf.calibrate(reader, reader.tokenize(data))
+    assert fabir_tf.calibrate(reader, data) == calibration
     after = reader.answer(QUESTION, LONG, 3)
     assert calibration.questions == len(data.questions) and reader.temperature == calibration.temperature != 1
     assert [span.text for span in after.n_best] == [span.text for span in before.n_best]
@@ -158,6 +159,22 @@ def test_its_logits_are_those_of_transformers(folder, reader):
         np.testing.assert_allclose(found, wanted[0].numpy()[part], atol=1e-4)
     wanted = [expected.start_logits[0, 0], expected.end_logits[0, 0]]
     np.testing.assert_allclose(scores.null_logits, wanted, atol=1e-4)
+
+
+def test_of_many_questions_the_long_one_is_named_by_its_place(reader):
+    # Questions about the same passage are read together, so the third is read before the second.
+    with pytest.raises(QuestionError, match=r"^question 1: found [0-9]+ word pieces, expected at most") as error:
+        reader.answer_batch([QUESTION, LONG_QUESTION, QUESTION], [LONG, "A mill.", LONG])
+    assert error.value.question == "1"
+
+
+def test_what_another_reader_tokenized_is_refused(reader):
+    data = squad_data(DEV_ARTICLES)
+    words, pieces = make_reader(["the", "mill"]).tokenize(data), reader.tokenize(data)
+    assert reader.predict(pieces) == reader.predict(data)
+    assert [answer.text for answer in reader.predict(pieces.select(np.array([0])))] == [reader.predict(data)[0].text]
+    with pytest.raises(UserError, match=r"was tokenized for another reader \(as .*nltk-.*expected what this one's"):
+        reader.predict(words)
 
 
 def test_a_question_whose_answer_is_longer_than_the_sequence_is_not_fitted(reader):

@@ -6,6 +6,7 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from test_commands import passed
 from tiny import make_reader
@@ -172,7 +173,7 @@ def test_all_ways_to_give_texts_agree(reader, tmp_path):
 
 
 def test_the_order_of_texts_changes_only_their_numbers(reader):
-    documents = DocumentReader(reader, paragraphs=3)
+    documents = DocumentReader(reader, paragraphs=np.int64(3))
     rng = random.Random(5)
     # Of different lengths, so that no two scores are equal.
     texts = [" ".join(rng.choices(WORDS, k=9 + 2 * number)) for number in range(12)]

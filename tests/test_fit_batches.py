@@ -1,5 +1,7 @@
 """Questions of one's own for `model.fit`, and a model with their words and vectors."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -58,6 +60,11 @@ def test_rows_hold_what_pandas_and_pyarrow_give():
     data = fabir_tf.questions_from(rows)
     assert [question.answers for question in data.questions] == [(Answer("Anna Keld", start),)] * len(rows)
     assert data.questions[0].id == "70"
+    # An empty cell of a column of texts.
+    [unanswered] = fabir_tf.questions_from(
+        [one | {"id": "a", "title": math.nan, "answer": math.nan, "answers": np.float64("nan")}]
+    ).questions
+    assert (unanswered.id, unanswered.answers) == ("a", ())
     with pytest.raises(UserError, match=r"answer_start is the number 0\.5, expected an integer"):
         fabir_tf.questions_from([one | {"answer": "Anna Keld", "answer_start": 0.5}])
 

@@ -169,6 +169,7 @@ def test_settings_of_the_pipeline_and_of_a_call(reader):
     [
         ((), {}, "found no texts, expected question= and context="),
         ((ONE,), {"data": TWO}, "found texts in two forms"),
+        ((), {"question": QUESTION, "context": MILL, "data": TWO}, "found texts in two forms"),
         ((QUESTION,), {}, "found 'Who built the old mill\\?', expected question= and context="),
         (({"question": QUESTION},), {}, "found {'question': .*}, expected question= and context="),
         (({"question": QUESTION, "context": None},), {}, "context: found None of type NoneType, expected a text"),

@@ -356,6 +356,7 @@ def test_several_datasets_are_joined(tmp_path):
     assert [question.id for question in both.questions] == ["q1", "q2", "q3", "d1"]
     # The name of a file may contain a comma.
     assert len(sources.load_dataset(str(paths[2]), "train").questions) == 3
+    assert len(sources.load_dataset(paths[2], "train").questions) == 3
     with pytest.raises(UserError, match=r"nowhere\.json"):
         sources.load_dataset(f"{paths[0]},{tmp_path}/nowhere.json", "dev")
     with pytest.raises(UserError, match="both have the question 'q1'"):

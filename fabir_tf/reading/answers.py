@@ -61,7 +61,7 @@ class Answer(Span):
         no_answer_probability: that the passage holds no answer, from 0 to 1; for a reader without a null head, 1 minus
             the probability of the best span.
         is_answer: whether the reader answers.
-        n_best: the best spans, as many as were asked for, with distinct offsets.
+        n_best: the best spans, as many as were asked for, of distinct tokens.
         score: the logits of the best span, less those of "no answer": the higher, the more likely the passage answers
             the question, also compared with other passages. Without a null head, the logits of the best span.
     """

@@ -13,7 +13,8 @@ from fabir_tf.pipelines.datasets.squad_metrics import answer_scores, exact_match
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import write_text
 from fabir_tf.pipelines.json_files import read_json, shown
-from fabir_tf.reading.answers import validate_dataset
+from fabir_tf.pipelines.text.tokenized import TokenizedDataset
+from fabir_tf.reading.answers import Dataset, validate_dataset, validate_reader
 from fabir_tf.reading.certainty import calibration_error, certainty_bins
 from fabir_tf.reading.no_answer import (
     UNREAD_SCORE,
@@ -115,7 +116,7 @@ def _with_earlier_threshold(content: dict[str, Any], path: Path) -> dict[str, An
 
 def calibrate(
     answerer: "QuestionAnswerer",
-    data: SquadData,
+    data: Dataset,
     progress: Callable[[int, int], None] | None = None,
     unanswerable_share: float | None = None,
 ) -> Calibration:
@@ -128,7 +129,7 @@ def calibrate(
 
     Args:
         answerer: a trained reader; the calibration that it has makes no difference.
-        data: questions that it was not trained on.
+        data: questions that it was not trained on, or what a reader's `tokenize` returned for them.
         progress: called with (examples done, examples in total) after each batch; a long passage is read in several.
         unanswerable_share: the share of questions without an answer that the reader will be asked; None for that of
             the data.
@@ -142,10 +143,13 @@ def calibrate(
     Reference: Guo et al. 2017, On Calibration of Modern Neural Networks, section 4.2 (temperature); El-Yaniv and
         Wiener 2010, On the Foundations of Noise-free Selective Classification (risk and coverage).
     """
+    validate_reader("answerer", answerer)
     validate_dataset("data", data)
+    data = data.data if isinstance(data, TokenizedDataset) else data
     validate_answerable(data)
-    if unanswerable_share is not None and not 0 < unanswerable_share < 1:
-        raise UserError(f"unanswerable_share must lie between 0 and 1, found {unanswerable_share}")
+    is_share = isinstance(unanswerable_share, int | float | np.number) and 0 < unanswerable_share < 1
+    if unanswerable_share is not None and not is_share:
+        raise UserError(f"unanswerable_share must be a number between 0 and 1, found {unanswerable_share!r}")
     found = predict_at_temperatures(answerer, data, TEMPERATURES, progress)
     is_answerable = np.array([bool(question.answers) for question in data.questions])
     is_right, overlap = (np.array(answer_scores(metric, data, found.texts)) for metric in (exact_match, f1))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fabir_tf.pipelines.arguments import whole_number
 from fabir_tf.pipelines.documents.collection import Collection, Searched
 from fabir_tf.pipelines.documents.documents import PDF, PLAIN, Document
 from fabir_tf.pipelines.documents.folder import Skipped, format_of, read_documents
@@ -183,10 +184,10 @@ class DocumentReader:
         with_heading: bool = True,
         searched: Searched | None = None,
     ):
-        _validate(paragraphs, rank_weight)
+        _validate_weight(rank_weight)
         validate_reader("reader", reader)
         self.reader = reader
-        self.paragraphs = paragraphs
+        self.paragraphs = whole_number("paragraphs", paragraphs, 1, MOST_PARAGRAPHS)
         self.rank_weight = rank_weight
         self.score_scale = score_scale(reader)
         self.with_heading = with_heading
@@ -376,9 +377,7 @@ def score_scale(reader: QuestionAnswerer) -> float:
     return none.scale / NONE_PER_LOGIT if none and none.scale else 1.0
 
 
-def _validate(paragraphs: Any, rank_weight: Any) -> None:
-    if isinstance(paragraphs, bool) or not isinstance(paragraphs, int) or not 1 <= paragraphs <= MOST_PARAGRAPHS:
-        raise UserError(f"paragraphs must be a whole number from 1 to {MOST_PARAGRAPHS}, found {quoted(paragraphs)}")
+def _validate_weight(rank_weight: Any) -> None:
     is_number = isinstance(rank_weight, int | float) and not isinstance(rank_weight, bool)
     if not is_number or not 0 <= rank_weight < float("inf"):
         raise UserError(f"rank_weight must be a number from 0, found {quoted(rank_weight)}")

@@ -81,7 +81,8 @@ class Ensemble:
     over the members m, with weights w that add up to 1. Each member proposes its 20 best spans; spans are equal if they
     have the same offsets in the passage, so the members may cut it into different tokens. Equal sums are ordered by
     start and end, so the order of the members makes no difference. A member without a null head says "no answer" with
-    probability 0. Where some members cannot read a text, the others answer.
+    probability 0. Where some members find nothing to read in a text, the others answer; a question that is too long for
+    one is an error.
 
     Every member counts with its own calibration. `calibration` is that of the sums: its temperature T makes each
     probability of a span p^(1/T), scaled to the same sum over all spans. `Answer.score` is the log odds of an answer,

@@ -203,8 +203,9 @@ def question_answering(model: str | os.PathLike | Reader = "fabir-base", **setti
 def _pairs(args: Sequence[Any], question: Any, context: Any, data: Any) -> list[tuple[str, str]]:
     """The questions and their contexts, from any form of call."""
     is_named = question is not None or context is not None
-    if bool(args) + is_named + (data is not None) != 1:
-        raise UserError(f"question_answering: found {'no texts' if not args else 'texts in two forms'}, {_EXPECTED}")
+    forms = bool(args) + is_named + (data is not None)
+    if forms != 1:
+        raise UserError(f"question_answering: found {'texts in two forms' if forms else 'no texts'}, {_EXPECTED}")
     if is_named:
         return _named_pairs(question, context)
     if len(args) == 2 and all(isinstance(text, str) for text in args):

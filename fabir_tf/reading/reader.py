@@ -92,7 +92,7 @@ class Reader(TextReader):
                 "a reader that was not loaded from a folder cannot be pickled: expected one of Reader.load, which is "
                 "pickled as the name of its folder"
             )
-        arguments = (self._folder, self.max_passage, self.precision, self.config.max_answer, None, self._threshold)
+        arguments = (self._folder, self.max_passage, self.precision, self.config.answer_limit, None, self._threshold)
         return type(self).load, arguments, {"calibration": self.calibration}
 
     @classmethod

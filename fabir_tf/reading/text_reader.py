@@ -1,6 +1,7 @@
 """Reading without a model: from texts to examples, and from the logits of these to answers; NumPy and text only."""
 
 import abc
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from fabir_tf.pipelines.arguments import whole_number
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.errors import QuestionError, UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger, measure_coverage
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE, reading_batches
 from fabir_tf.pipelines.features.features import END, NULL, START, Features
@@ -186,6 +187,7 @@ class TextReader(abc.ABC):
         Raises:
             UserError: the numbers of texts differ, `n_best` is out of its range, or a text is no string; nothing has
                 been read then.
+            QuestionError: the model reads no such long question; it is named by its place, counted from 0.
         """
         n_best = validate_n_best(n_best)
         asked, texts = as_pairs(questions, passages)
@@ -200,7 +202,11 @@ class TextReader(abc.ABC):
             tokenized = self._one_ahead(tokenized)
         answers: dict[int, Answer] = {}
         for chunk, part in zip(chunks, tokenized, strict=True):
-            answers.update(zip(chunk, self.predict(part, n_best), strict=True))
+            try:
+                answers.update(zip(chunk, self.predict(part, n_best), strict=True))
+            except QuestionError as error:
+                # Its number among those of the chunk.
+                raise QuestionError(str(chunk[int(error.question)]), error.reason) from None
         return [answers[number] for number in range(len(asked))]
 
     def tokenize(
@@ -213,7 +219,8 @@ class TextReader(abc.ABC):
             cache_dir: folder that keeps tokens between runs; None keeps none.
             log: called with a line about the progress.
         """
-        return self.processor.tokenize(data, cache_dir, log)
+        found = self.processor.tokenize(data, cache_dir, log)
+        return dataclasses.replace(found, tokenizer_version=self.processor.tokenizer_version)
 
     def coverage(self, dataset: Dataset) -> CoverageLedger:
         """What perfect predictions could reach on a dataset: whole tokens, at most `max_answer` of them.
@@ -353,8 +360,15 @@ class TextReader(abc.ABC):
         return self._decoders[count]
 
     def _tokenized(self, dataset: Dataset) -> TokenizedDataset:
-        # Silent, because standard output belongs to the caller.
-        return dataset if isinstance(dataset, TokenizedDataset) else self.processor.tokenize(dataset, log=_silent)
+        if not isinstance(dataset, TokenizedDataset):
+            # Silent, because standard output belongs to the caller.
+            return self.processor.tokenize(dataset, log=_silent)
+        if dataset.tokenizer_version not in ("", self.processor.tokenizer_version):
+            raise UserError(
+                f"{dataset.data.name}: was tokenized for another reader (as {dataset.tokenizer_version}), expected "
+                f"what this one's tokenize returns (as {self.processor.tokenizer_version})"
+            )
+        return dataset
 
     def _tokenize_texts(self, questions: list[str], passages: list[str]) -> TokenizedDataset:
         return self._tokenized(questions_about(questions, passages))
@@ -436,7 +450,7 @@ def validate_threshold(threshold: float | str | None, null_head: bool) -> None:
     """Refuses a threshold that is none, or that the reader has no probability for."""
     if threshold is None or threshold == OWN_THRESHOLD:
         return
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.number) or not 0 <= threshold <= 1:
         raise UserError(
             f'no_answer_threshold must be a number from 0 to 1, None (always answers) or "own", found {threshold!r}'
         )

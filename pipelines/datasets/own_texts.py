@@ -43,9 +43,14 @@ def _row(values: Any) -> Any:
     if not isinstance(values, Mapping):
         return values
     fields = {name: _plain(value) for name, value in values.items()}
-    # What pandas has for a missing number.
-    is_missing = isinstance(start := fields.get("answer_start"), float) and math.isnan(start)
-    return with_whole_starts(fields | ({"answer_start": None} if is_missing else {}))
+    given = {name: value for name, value in fields.items() if not _is_missing(value)}
+    # An answer that is named and missing is none; no name at all would be a mistake.
+    return with_whole_starts(given | ({"answer": None} if "answer" in fields.keys() - given.keys() else {}))
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is what pandas has for an empty cell, of any column."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,7 @@ LONGEST_REASON = 200
 
 
 def load_dataset(
-    spec: str,
+    spec: str | os.PathLike,
     split: str,
     *,
     tfds_data_dir: str | None = None,

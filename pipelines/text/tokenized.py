@@ -87,10 +87,17 @@ class TokenizedTexts:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDataset:
-    """A tokenized dataset; its texts are the passages, followed by the questions."""
+    """A tokenized dataset; its texts are the passages, followed by the questions.
+
+    Attributes:
+        data: the passages and questions.
+        texts: their tokens.
+        tokenizer_version: of the tokenizer, where a reader keeps it to know its own again.
+    """
 
     data: SquadData
     texts: TokenizedTexts
+    tokenizer_version: str = ""
 
     @cached_property
     def question_passages(self) -> np.ndarray:
@@ -120,7 +127,7 @@ class TokenizedDataset:
         passages = len(self.data.passages)
         data = dataclasses.replace(self.data, questions=tuple(self.data.questions[number] for number in questions))
         texts = np.concatenate([np.arange(passages), passages + questions])
-        return TokenizedDataset(data, self.texts.select(texts))
+        return dataclasses.replace(self, data=data, texts=self.texts.select(texts))
 
     def token_counts(self) -> Counter[str]:
         """How often each token occurs; a passage counts once for each of its questions."""
