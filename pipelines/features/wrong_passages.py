@@ -42,7 +42,8 @@ def with_wrong_passages(
         int64 `(examples,)`, the same number for all examples of a question.
     """
     answered = training.examples.questions[training.spans[:, 0] != NO_ANSWER]
-    pairs = _pairs(tokenized, answered, per_question, max_passage, seed)
+    # The search for them reads all texts.
+    pairs = _pairs(tokenized, answered, per_question, max_passage, seed) if per_question else []
     if not len(pairs):
         return tokenized, training, training.examples.questions
     numbers, passages = pairs.T
