@@ -1058,6 +1058,12 @@ def test_a_pickled_reader_is_the_same_reader(tiny_run, monkeypatch, computes_in_
         assert (other.max_passage, other.config.max_answer, other.temperature) == (50, 3, 0.7)
         assert other.model.get_layer("selector").compute_dtype == "bfloat16"
         assert other.answer("Who built it?", "Anna built it.", 3) == reader.answer("Who built it?", "Anna built it.", 3)
+    bias = reader.model.trainable_weights[-1]
+    bias.assign(bias + 1.0)
+    # A copy would have the weights of the folder.
+    for ask in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(UserError, match="the weights of the reader's model have changed since it was loaded from "):
+            ask(reader)
 
 
 @pytest.mark.slow

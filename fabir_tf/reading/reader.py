@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 
 from fabir_tf import onednn
 from fabir_tf.backends import backend
@@ -14,7 +15,7 @@ from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.models import build_model, model_name
 from fabir_tf.models.precision import POLICIES, dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import set_frozen_tables, set_weights
+from fabir_tf.models.weights import set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.reading.answers import OWN_THRESHOLD, validate_n_best
@@ -85,12 +86,19 @@ class Reader(TextReader):
         """Pickles the folder and the arguments that the reader was loaded with, and its calibration.
 
         Raises:
-            UserError: the reader has no folder.
+            UserError: the reader has no folder, or its weights are no longer those of the folder.
         """
         if self._folder is None:
             raise UserError(
                 "a reader that was not loaded from a folder cannot be pickled: expected one of Reader.load, which is "
                 "pickled as the name of its folder"
+            )
+        loaded = reader_directory(self._folder).read_weights()[1]
+        weights = weights_of(self.model)
+        if not all(np.array_equal(weights[name], array) for name, array in loaded.items() if name in weights):
+            raise UserError(
+                f"the weights of the reader's model have changed since it was loaded from {self._folder}: a pickle names "
+                "that folder, expected its weights"
             )
         arguments = (self._folder, self.max_passage, self.precision, self.config.answer_limit, None, self._threshold)
         return type(self).load, arguments, {"calibration": self.calibration}
