@@ -127,12 +127,11 @@ def build_model(
     config = config_class(model)() if isinstance(model, str) else model
     if tables and "frozen_words" not in config.to_dict():
         raise ConfigError(f"vectors: {model_name(config)} has no word vectors")
-    config = config.replace(**overrides)
     # The configuration of a run names a folder, too, whose weights are not meant.
     starts_from_folder = bool(overrides.get(config.folder_setting))
     if starts_from_folder:
-        config = config.completed()
-    config = config.replace(**{name: size for name, size in sizes.items() if name not in overrides})
+        config = config.replace(**overrides).completed()
+    config = config.replace(**sizes | overrides)
     built = MODELS[model_name(config)].build(config)
     if starts_from_folder:
         config.initialize(built)

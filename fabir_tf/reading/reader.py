@@ -97,8 +97,8 @@ class Reader(TextReader):
         weights = weights_of(self.model)
         if not all(np.array_equal(weights[name], array) for name, array in loaded.items() if name in weights):
             raise UserError(
-                f"the weights of the reader's model have changed since it was loaded from {self._folder}: a pickle names "
-                "that folder, expected its weights"
+                f"the weights of the reader's model have changed since it was loaded from {self._folder}: a pickle "
+                "names that folder, expected its weights"
             )
         arguments = (self._folder, self.max_passage, self.precision, self.config.answer_limit, None, self._threshold)
         return type(self).load, arguments, {"calibration": self.calibration}
