@@ -381,6 +381,12 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
     assert again.status == 0 and f"{sheets[0]}: it is filled in and stays as it is" in again.stderr, again
     assert sheets[0].read_text() == csv_text(SHEET_COLUMNS, judged)
     assert len(sheets[1].read_text().splitlines()) > 1 and str(sheets[1]) not in again.stderr
+    # Predictions without probabilities leave nothing of those with.
+    texts = f"--predictions_files=$a$_$={tiny_run.path / 'predictions.json'}"
+    done = commands("analyze", f"--dataset={tiny_run.dev}", texts, f"--output={out}")
+    assert done.status == 0, done
+    assert {path.stem for path in out.glob("*.png")} == pictures - {"certainty", "risk_coverage"}
+    assert not (out / "certainty.csv").exists()
     assert "Classes of errors" in text
     assert "cross_attention" in (out / "question.html").read_text(encoding="utf-8")
 
@@ -396,6 +402,9 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
         (";".join(SHEET_COLUMNS).encode() + b"\r\na;b;c;d;e;too long;f\r\n", True),
         (",".join(SHEET_COLUMNS).encode() + b"\r\na,b,c,d,e,\xe9,f\r\n", True),
         (",".join(SHEET_COLUMNS).encode("utf-16"), True),
+        # A long passage, and half of a surrogate pair in it.
+        (",".join(SHEET_COLUMNS).encode() + b"\r\na,b,c,d,e,," + b"f " * 70_000 + b"\xed\xa0\x80\r\n", False),
+        (",".join(SHEET_COLUMNS).encode() + b"\r\na,b,c,d,e,mine," + b"f " * 70_000 + b"\r\n", True),
     ],
 )
 def test_a_sheet_is_filled_in_where_somebody_has_judged_or_saved_it_otherwise(content, expected, tmp_path):

@@ -149,6 +149,11 @@ def test_flags(commands, files, command, arguments, parts):
         ("evaluate", "--predictions_file=texts.json --dataset=", "--dataset is missing"),
         ("evaluate", "--run_dir=run --dataset=dev.json --no_answer_file=no_answer.json", "--no_answer_file belongs to"),
         ("evaluate", "--predictions_file=texts.json --dataset=dev.json --output_file=x", "--output_file belongs to"),
+        (
+            "evaluate",
+            "--run_dir=run --dataset=sample,dev.json --output_file=dev.json",
+            "is the file that --dataset reads",
+        ),
         *(
             (
                 "evaluate",

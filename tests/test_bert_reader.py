@@ -113,6 +113,16 @@ def test_it_is_packed(folder, reader, tmp_path):
     assert fabir_tf.Reader.load(packed).answer(QUESTION, LONG, 3) == reader.answer(QUESTION, LONG, 3)
 
 
+def test_readers_of_other_pieces_have_no_mean(tmp_path):
+    """As many pieces, in another order."""
+    one, other = (write_bert(tmp_path / name) for name in ("one", "other"))
+    pieces = (other / "vocab.txt").read_text().splitlines()
+    (other / "vocab.txt").write_text("\n".join([*pieces[:-2], pieces[-1], pieces[-2]]) + "\n")
+    with pytest.raises(UserError, match=f"^{other}: found other words than in {one}"):
+        pack(one, tmp_path / "mean", average_with=[other])
+    assert pack(one, tmp_path / "mean", average_with=[pack(one, tmp_path / "packed")]).is_dir()
+
+
 def test_it_is_calibrated(folder):
     """Only the size of the probabilities changes."""
     reader, data = fabir_tf.Reader.load(folder), squad_data(DEV_ARTICLES)

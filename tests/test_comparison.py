@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,8 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     absent = ["--test_dataset=absent.json"]
     assert_error(commands, "compare", [f"--configs={fabir}", *plain, *absent], ["absent.json", "no such file"])
     assert not (tmp_path / "out").exists()
-    flags = (*plain, f"--test_dataset={tiny_run.train}")
+    scored = Path(shutil.copy(tiny_run.train, tmp_path / "scored.json"))
+    flags = (*plain, f"--test_dataset={scored}")
     first = commands("compare", f"--configs={fabir}", *flags)
     assert first.status == 0, first
     run = tmp_path / "out" / "small_fabir" / "seed_1"
@@ -76,6 +78,8 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
         commands, "compare", [f"--configs={fabir}", *flags, "--epochs=3"], ["plan.json", "--epochs=2", "name another"]
     )
     assert_error(commands, "compare", [f"--configs={fabir}", *plain], ["plan.json", tiny_run.train, "name another"])
+    scored.write_text(scored.read_text() + "\n")
+    assert_error(commands, "compare", [f"--configs={fabir}", *flags], ["plan.json: the files of", "have changed since"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")

@@ -432,6 +432,7 @@ def test_predict_and_search_answer_alike(commands, tiny_run, texts):
         ("index", "--input=texts --index=questions.txt", "questions.txt: found another file"),
         ("index", "--input=questions.txt --index=questions.txt", "is the file that --input reads"),
         ("index", "--input=texts --index=texts", "texts"),
+        ("predict", "--document=texts --question=Who? --output_file=texts/answers.md", "would be a document of --docu"),
     ],
 )
 def test_a_mistake_gets_one_sentence(commands, tiny_run, texts, command, arguments, parts):

@@ -94,6 +94,8 @@ def test_an_unknown_reader_names_the_known_ones(commands, tiny_run):
     assert result.status == 2 and "fabir" in result.stderr
     result = commands("train", "--import=no_such_module", "--run_dir=x")
     assert result.status == 2 and "--import=no_such_module" in result.stderr and "Traceback" not in result.stderr
+    result = commands("convert", "--import", "no_such_module", "--check", "--input_file=x.json")
+    assert result.status == 2 and "--import=no_such_module" in result.stderr
 
 
 @pytest.mark.slow

@@ -36,6 +36,13 @@ def vocabulary():
     return Vocabulary(tuple(words[:2]), tuple(ALPHABET), words)
 
 
+def test_a_vocabulary_without_words_knows_none():
+    table = GraphVocabulary(Vocabulary((), ("a",), []), WIDTH)
+    ids = table.word_ids(graph_tokenize(tf.constant(["The mill, a mill"])))
+    assert ids.numpy().tolist() == Vocabulary((), ("a",), []).word_ids(words_of(["The mill, a mill"])).tolist()
+    assert set(ids.numpy().tolist()) == {1}
+
+
 @pytest.fixture(scope="module")
 def look_up(vocabulary):
     table = GraphVocabulary(vocabulary, WIDTH)

@@ -308,6 +308,10 @@ def test_mistakes_are_reported(commands, tiny_run, tmp_path):
     assert_error(commands, "reproduce", [out, "--table=3"], ["--table=3", "--paper=fabir", "1, 2, 6"])
     assert_error(commands, "reproduce", [out, "--paper=porwal", "--table=6"], ["--table=6", "6.1, 6.2"])
     assert_error(commands, "reproduce", [out, "--paper=porwal", "--figure=4"], ["--figure=4", "--table"])
+    config = tmp_path / "set.json"
+    config.write_text(json.dumps({"training": {"eval_dataset": str(tiny_run.dev)}}))
+    parts = [f"--config={config}: found eval_dataset, expected it as --eval_dataset, which holds for all runs"]
+    assert_error(commands, "reproduce", [out, "--table=2", f"--config={config}"], parts)
     assert_error(commands, "reproduce", [out, "--paper=cheung", "--figure=4"], ["--figure=4", "--table"])
     assert_error(commands, "reproduce", [out, "--paper=cheung", "--table=1"], ["--table=1", "expected one of 4"])
     assert_error(

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from fabir_tf.analysis.judged import Judged
+from fabir_tf.pipelines.datasets.csv_rows import csv_records
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import normalize_answer
 
@@ -130,14 +131,14 @@ def is_filled_in(path: Path) -> bool:
         path: of a sheet, which need not exist.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
-            names = tuple(rows.fieldnames or ())
-            return names not in ((), SHEET_COLUMNS) or any(row["your_class"] for row in rows)
+        text = path.read_bytes().decode("utf-8", "surrogatepass")
+        names, *rows = [tuple(cells) for cells in csv_records(text)] or [()]
     except FileNotFoundError:
         return False
     except (ValueError, csv.Error):
         return True
+    place = SHEET_COLUMNS.index("your_class")
+    return names not in ((), SHEET_COLUMNS) or any(len(cells) > place and cells[place] for cells in rows)
 
 
 def _sheet_row(data: SquadData, judged: Judged, index: int, name: str) -> dict:

@@ -28,7 +28,9 @@ def draw_scores(title: str, rows: Sequence[dict]) -> bytes:
     for axes, (metric, label) in zip(figure.subplots(2, 1), (("f1", "F1"), ("exact_match", "EM")), strict=True):
         for number, name in enumerate(names):
             _bars(axes, [row for row in rows if row["predictions"] == name], metric, number, len(names))
-        axes.set_xticks(range(len(counts)), [f"{group}\n{count:,}" for group, count in counts.items()])
+        labels = [f"{group}\n{count:,}" for group, count in counts.items()]
+        # A dollar is no formula.
+        axes.set_xticks(range(len(counts)), labels, parse_math=False)
         axes.set_ylabel(label)
         axes.set_ylim(0, 100)
         axes.grid(axis="y", alpha=0.3)
@@ -46,7 +48,7 @@ def _bars(axes, rows: Sequence[dict], metric: str, number: int, of: int) -> None
         np.maximum(0.0, np.array([row[f"{metric}_high"] for row in rows]) - heights),
     ]
     positions = np.arange(len(rows)) + (number - (of - 1) / 2) * width
-    axes.bar(positions, heights, width, yerr=errors, capsize=2, label=rows[0]["predictions"])
+    axes.bar(positions, heights, width, yerr=errors, capsize=2, label=_plain(rows[0]["predictions"]))
 
 
 def draw_losses(title: str, histories: Mapping[str, Sequence[Mapping[str, str]]], published: float) -> bytes:
@@ -97,7 +99,7 @@ def draw_certainty(bins: dict[str, list[CertaintyBin]]) -> bytes:
     axes = figure.subplots()
     axes.plot([0, 100], [0, 100], color="grey", linestyle=":", label="perfectly calibrated")
     for name, found in bins.items():
-        label = f"{name}: calibration error {calibration_error(found):.1f} points"
+        label = f"{_plain(name)}: calibration error {calibration_error(found):.1f} points"
         axes.plot([one.probability for one in found], [one.exact_match for one in found], marker="o", label=label)
     axes.set_xlabel("probability of the answer, %")
     axes.set_ylabel("EM, %")
@@ -118,7 +120,7 @@ def draw_roc(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> bytes:
     axes.plot([0, 100], [0, 100], color="grey", linestyle=":", label="by chance")
     for name, (answerable, unanswerable) in curves.items():
         area = -np.sum(np.diff(answerable) * (unanswerable[1:] + unanswerable[:-1])) / 2
-        axes.plot(100 * answerable, 100 * unanswerable, label=f"{name}: area {area:.3f}")
+        axes.plot(100 * answerable, 100 * unanswerable, label=f"{_plain(name)}: area {area:.3f}")
     axes.set(xlabel="answerable questions declined, %", ylabel="unanswerable questions declined, %")
     axes.set_aspect("equal")
     axes.grid(alpha=0.3)
@@ -135,7 +137,7 @@ def draw_risk_coverage(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> b
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for name, (coverage, risk) in curves.items():
-        axes.plot(100 * coverage, 100 * risk, label=name)
+        axes.plot(100 * coverage, 100 * risk, label=_plain(name))
     axes.set(xlabel="questions, the most probable answers first, %", ylabel="wrong among them, %", xlim=(0, 100))
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -216,6 +218,11 @@ def attention_figure(
 def _name(set_ticks: Callable, words: Sequence[str], **options) -> None:
     # matplotlib would read text between dollar signs as a formula.
     set_ticks(range(len(words)), words, fontsize=6, parse_math=False, **options)
+
+
+def _plain(name: str) -> str:
+    """A name without formulas, which begin with a dollar."""
+    return name.replace("$", r"\$")
 
 
 def _png(figure: Figure) -> bytes:

@@ -21,6 +21,9 @@ from fabir_tf.reading.certainty import certainty_bins
 from fabir_tf.reading.inspection import look_inside
 from fabir_tf.reading.reader import Reader
 
+# What only predictions with probabilities have, and data with reasons.
+_OPTIONAL = ("certainty.csv", "certainty.png", "risk_coverage.png", "no_answer_roc.png", "by_reason.png")
+
 
 def write_analysis(
     folder: Path,
@@ -44,6 +47,9 @@ def write_analysis(
         The rows of scores.csv; those of all questions come first.
     """
     data, ways = tokenized.data, groupings(tokenized)
+    for name in _OPTIONAL:
+        # Those of an earlier analysis would seem to belong to this one.
+        (folder / name).unlink(missing_ok=True)
     rows = score_groups(judged, ways)
     write_text(folder / "scores.csv", sheet_text(COLUMNS, rows))
     parts = [page.table(_of(rows, ALL))]
@@ -133,7 +139,7 @@ def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id:
     answer = reader.answer(question.text, passage)
     parts = [
         page.note(passage),
-        page.note(f"Answer: {answer.text} (probability {answer.probability:.2f})"),
+        page.note(f"Answer: {answer.text or '(no answer)'} (probability {answer.probability:.2f})"),
         page.wide_picture(pictures.draw_boundaries(inside), "probability of each token to start and to end the answer"),
     ]
     parts += [page.wide_picture(pictures.draw_attention(inside, kind), kind) for kind in inside.attention]
@@ -145,5 +151,9 @@ def _of(rows: Sequence[dict], grouping: str) -> list[dict]:
 
 
 def _picture(folder: Path, name: str, draw: str, *what) -> str:
-    content = write_picture(folder / f"{name}.png", draw, *what)
-    return "" if content is None else page.picture(content, name)
+    path = folder / f"{name}.png"
+    content = write_picture(path, draw, *what)
+    if content is None:
+        path.unlink(missing_ok=True)
+        return ""
+    return page.picture(content, name)

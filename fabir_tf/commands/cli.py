@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
@@ -20,7 +21,7 @@ from fabir_tf.models.precision import POLICIES
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.batch_planning import LONGEST_PASSAGE
-from fabir_tf.pipelines.files import WriteError, disk_error, named_errors
+from fabir_tf.pipelines.files import WriteError, disk_error, named_errors, named_files
 from fabir_tf.pipelines.json_files import quoted, read_json, shown
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model
@@ -239,8 +240,11 @@ def import_modules() -> None:
     except (flags.Error, UnicodeDecodeError):
         # Parsing the flags will report it.
         return
-    named = [re.fullmatch(r"--?import=(.+)", argument) for argument in arguments]
-    names = [name for found in named if found for name in found[1].split(",")]
+    given = [re.fullmatch(r"--?import=(.+)", argument) for argument in arguments]
+    named = [found[1] for found in given if found]
+    # absl takes a value behind a space, too.
+    named += [value for flag, value in pairwise(arguments) if flag in ("-import", "--import")]
+    names = [name for value in named for name in value.split(",")]
     if names:
         # As `python -m` does: an installed command would look beside itself, not in the user's folder.
         sys.path.insert(0, "")
@@ -449,7 +453,7 @@ def configurations(values: flags.FlagValues, prepared: str | None = None) -> tup
         UserError: a setting is unknown, does not fit, belongs to another model, or differs from the one that the data
             was prepared with.
     """
-    given = _settings_in(values.config) if values.config else {}
+    given = settings_in(values.config) if values.config else {}
     named = given.pop("model", None)
     fixed = prepared_settings(Path(prepared)) if prepared else {}
     start_from = values.start_from or given.get("start_from") or fixed.get("start_from")
@@ -502,7 +506,7 @@ def resumed_configurations(values: flags.FlagValues, run: RunDirectory) -> tuple
     """
     config = run.read_model_config()
     name = model_name(config)
-    given = _settings_in(values.config) if values.config else {}
+    given = settings_in(values.config) if values.config else {}
     named = given.pop("model", None)
     asked = values.model or named or name
     if asked != name:
@@ -598,7 +602,7 @@ def _flags_of(name: str, values: flags.FlagValues) -> dict:
     return chosen.given_flags(values)
 
 
-def _settings_in(path: str) -> dict:
+def settings_in(path: str) -> dict:
     """The settings of a JSON file: flat, or nested under "model" and "training" like a run's config.json."""
     content = read_json(Path(path))
     if not isinstance(content, dict):
@@ -641,11 +645,14 @@ def validate_other_file(flag: str, path: str | None, sources: dict[str, str | No
     Args:
         flag: the flag that names the result.
         path: its value.
-        sources: the values of the flags that name input files.
+        sources: the values of the flags that name input files, perhaps several with commas between them.
 
     Raises:
         UserError: two flags name the same file.
     """
+    if not path or not os.path.isfile(path):
+        return
     for name, source in sources.items():
-        if path and source and os.path.realpath(path) == os.path.realpath(source) and os.path.isfile(path):
+        files = named_files(source) if source else []
+        if os.path.realpath(path) in map(os.path.realpath, files):
             raise UserError(f"--{flag}={path} is the file that --{name} reads, expected another one")

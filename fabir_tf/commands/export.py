@@ -132,7 +132,9 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     if run.calibration.exists() or run.ensemble.exists():
         return None
     training = run.read_config()["training"]
-    if training.get("eval_dataset") or not names_file(training.get("dataset", "")):
+    # A packed reader has no coverage, and of its data it knows the names alone.
+    is_packed = not run.coverage.exists() and Path(training.get("dataset", "")).name == training.get("dataset")
+    if training.get("eval_dataset") or is_packed or not names_file(training.get("dataset", "")):
         raise UserError(
             f"--calibration_dataset is missing: the run {run_dir} held out no articles, so name questions that "
             f"it was not trained on, or {NONE}"

@@ -22,14 +22,16 @@ if __name__ == "__main__":
     entry.run("predict")
 
 import itertools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from absl import flags
 
 from fabir_tf.commands import answering, cli
 from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
 from fabir_tf.pipelines.documents.collection import Collection
-from fabir_tf.pipelines.documents.folder import read_documents
+from fabir_tf.pipelines.documents.folder import FORMATS, read_documents
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import Position
 
@@ -81,10 +83,21 @@ def _answer_from_documents(values: flags.FlagValues, folder: str) -> None:
     position = Position()
     records = answering.asked_records(values, position)
     answering.validate_output(values, "input_file", "document")
+    _validate_outside(values)
     collection = Collection(read_documents(values.document, cli.to_stderr), skipped=cli.to_stderr)
     if not len(collection):
         raise UserError(f"--document={values.document}: found no text to answer from")
     answering.write_document_answers(values, records, cli.load_reader(values, folder), collection, position)
+
+
+def _validate_outside(values: flags.FlagValues) -> None:
+    """Refuses an output that would be one of the folder's documents, now or the next time."""
+    folder, output = Path(os.path.realpath(values.document)), Path(os.path.realpath(values.output_file or ""))
+    if folder.is_dir() and folder in output.parents and output.suffix.lower() in FORMATS:
+        raise UserError(
+            f"--output_file={values.output_file} would be a document of --document={values.document}, expected a file "
+            "outside of it or one with another ending"
+        )
 
 
 def _asked_record(values: flags.FlagValues) -> Record:

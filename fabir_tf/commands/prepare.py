@@ -22,7 +22,8 @@ from fabir_tf.training.prepared_data import prepare_data, save_data, validate_fr
 
 
 def define_flags() -> None:
-    """Flags of the command, including those of fabir-train, so that both accept the same flag file."""
+    """Flags of the command, including those of fabir-train, so that both accept the same flag file, but for
+    --vector_cache."""
     flags.DEFINE_string("output", None, "Folder for the arrays.")
     flags.DEFINE_string("run_dir", None, "Ignored; fabir-train uses it.")
     cli.define_setting_flags()

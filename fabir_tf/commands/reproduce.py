@@ -147,6 +147,10 @@ def _validate_flags(values: flags.FlagValues) -> None:
                 flag_names = ", ".join(f"--{flag}" for flag in FOLDERS)
                 raise UserError(f"--{name}: rows begin with different folders, expected them in {flag_names}")
         _validate_folders(values)
+    in_config = {"dataset", "eval_dataset"} & (cli.settings_in(values.config).keys() if values.config else set())
+    if in_config:
+        name = min(in_config)
+        raise UserError(f"--config={values.config}: found {name}, expected it as --{name}, which holds for all runs")
     if names_file(_scored_data(values)) and not values.eval_dataset:
         raise UserError("--eval_dataset is missing: name the data that all runs are scored on")
 
@@ -199,7 +203,7 @@ def _unused_flags(
 
     Args:
         values: the flags.
-        rows: those of the table.
+        rows: those of the table; the commands of those that are not trained are told.
         trained: those of them that are trained.
 
     Raises:
@@ -210,11 +214,11 @@ def _unused_flags(
     if own:
         raise UserError(f"--{min(own)}: rows of the table have their own, expected none here")
     unused: dict[str, frozenset[str]] = {}
-    for row in trained:
+    for row in (row for row in rows if not row.members):
         fields = dataclasses.fields(_config_class(row))
         known = {field.name for field in fields if not field.metadata["derived"]}
         unused[row.name] = unused[row.name + IMPROVED] = frozenset(given - known)
-    everywhere = frozenset.intersection(*unused.values())
+    everywhere = frozenset.intersection(*(unused[row.name] for row in trained))
     if everywhere:
         raise UserError(f"--{min(everywhere)}: no reader that is trained has such a setting")
     return unused

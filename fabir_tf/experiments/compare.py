@@ -15,7 +15,15 @@ from pathlib import Path
 
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import atomic_write, csv_text, sheet_text, write_text
+from fabir_tf.pipelines.files import (
+    atomic_write,
+    csv_text,
+    file_digest,
+    named_files,
+    sheet_text,
+    user_path,
+    write_text,
+)
 from fabir_tf.pipelines.json_files import read_json
 from fabir_tf.reading.run_directory import RunDirectory
 
@@ -122,10 +130,18 @@ def check_plan(plan: Plan) -> None:
     """
     path = plan.folder / "plan.json"
     asked = {"flags": list(plan.flags), "dataset": plan.dataset}
+    digest = file_digest([name for name in map(user_path, named_files(plan.dataset)) if name.is_file()])
     if not path.exists():
-        write_text(path, json.dumps(asked, indent=2) + "\n")
+        write_text(path, json.dumps(asked | {"digest": digest}, indent=2) + "\n")
         return
     recorded = read_json(path)
+    # Earlier versions did not record the content of files.
+    known = recorded.pop("digest", digest) if isinstance(recorded, dict) else digest
+    if recorded == asked and known != digest:
+        raise UserError(
+            f"{path}: the files of {plan.dataset} have changed since the first runs were scored on them, expected the "
+            "same: name another --output"
+        )
     if recorded != asked:
         raise UserError(f"{path}: found a comparison with {recorded}, expected {asked}: name another --output")
 

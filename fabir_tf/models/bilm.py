@@ -132,7 +132,10 @@ def read_bilm(folder: str | os.PathLike) -> Bilm:
     try:
         with h5py.File(path, "r") as file:
             return Bilm(sizes, dict(_arrays(path, file, sizes)))
-    except OSError as error:
+    except UserError:
+        raise
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        # What h5py raises for damaged bytes.
         raise UserError(f"{path}: cannot be read ({error}), expected weights in HDF5.") from None
 
 

@@ -213,10 +213,12 @@ def _mean_weights(runs: list[RunDirectory]) -> tuple[dict[str, np.ndarray], dict
 def _same_words(one: TextProcessor, other: TextProcessor) -> bool:
     if isinstance(one, WordProcessor) and isinstance(other, WordProcessor):
         return one.vocabulary == other.vocabulary
-    return type(one) is type(other) and one.sizes == other.sizes
+    # The version has a hash of the pieces.
+    return type(one) is type(other) and one.tokenizer_version == other.tokenizer_version
 
 
 def _settings_without_dropout(run: RunDirectory) -> dict:
-    """The settings that decide about the run's weights; dropout may differ from run to run."""
-    settings = run.read_model_config().to_dict()
+    """The settings that decide about the run's weights; dropout may differ, and where the first weights lay."""
+    config = run.read_model_config()
+    settings = {name: value for name, value in config.to_dict().items() if name != config.folder_setting}
     return {name: value for name, value in settings.items() if not name.endswith(_DROPOUT)}

@@ -168,6 +168,20 @@ def write_rows(data: SquadData) -> bytes:
     return csv_text(tuple(rows[0]), rows, "\r\n").encode()
 
 
+def csv_records(text: str) -> Iterator[list[str]]:
+    """The cells of each record of CSV with commas, which may have any length.
+
+    Raises:
+        csv.Error: it is no CSV.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""))
+    while True:
+        try:
+            yield _next_cells(reader)
+        except StopIteration:
+            return
+
+
 def _is_undecoded(cells: list[str]) -> bool:
     """Whether a cell has bytes that are not UTF-8; each is a lone surrogate then."""
     return any(not cell.isascii() and re.search("[\udc80-\udcff]", cell) for cell in cells)

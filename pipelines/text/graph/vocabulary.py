@@ -28,7 +28,8 @@ class GraphVocabulary(tf.Module):
     def __init__(self, vocabulary: Vocabulary, width: int):
         super().__init__()
         self.width = width
-        words = vocabulary.word_index
+        # TensorFlow makes no empty table; no token is empty.
+        words = vocabulary.word_index or {"": UNKNOWN}
         self.words = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(list(words), list(words.values()), tf.string, tf.int32), UNKNOWN
         )
