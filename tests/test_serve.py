@@ -713,6 +713,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut_off_at_the_end(exported):
             "--model_name: found the name 'a/b', expected one without / and :",
         ),
         (("--model_base_path=x", "--max_passage=100"), "--max_passage has no effect with --model_base_path"),
+        (("--model=fabir-base", "--paragraphs=3"), "--paragraphs belongs to --index, found it without"),
         (
             ("--model=fabir-base", "--trust_model"),
             "--trust_model has no effect with --model: only SavedModels are checked",

@@ -119,6 +119,8 @@ def main(values: flags.FlagValues) -> None:
     missing = [package for name, package in PACKAGES.items() if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f'fabir-serve needs {", ".join(missing)}: install them with pip install "fabir_tf[serve]"')
+    if values.index is None:
+        cli.refuse_given(values, ("paragraphs",), "belongs to --index, found it without")
     from fabir_tf.serving.server import serve
 
     begin = time.monotonic()
