@@ -27,6 +27,7 @@ from tiny import ARTICLES, DEV_ARTICLES, make_reader, squad_data
 
 from fabir_tf.backends import bfloat16
 from fabir_tf.layers import SpanDecoder
+from fabir_tf.models import build_model
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features import batch_planning
@@ -466,7 +467,7 @@ def test_the_window_that_says_no_answer_least_decides(long_reader):
             yield outputs | {"null_logits": np.where(found, [[4.0, 1.0]], [[2.0, 30.0]]).astype(np.float32)}
 
     config = reader.config.replace(null_head=True)
-    windowed_reader = Reader(reader.model, reader.processor, config, 7)
+    windowed_reader = Reader(build_model(config), reader.processor, config, 7)
     windowed_reader._logits = with_null
     answers = windowed_reader.answer_batch([f"w{i:02} w{i:02}" for i in range(TOKENS)], [LONG] * TOKENS)
     for i, answer in enumerate(answers):

@@ -18,7 +18,8 @@ def is_local(host: str) -> bool:
     """Whether only this machine can reach a server that listens on an address, or on the one that a name stands for."""
     try:
         found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
-    except OSError:
+    except (OSError, UnicodeError):
+        # The server says what is wrong with it.
         return False
     return all(ipaddress.ip_address(address).is_loopback for address in found)
 
