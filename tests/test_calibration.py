@@ -214,7 +214,12 @@ def test_a_reader_without_a_null_head_gets_no_threshold(reader):
     assert calibration.calibrate(reader, half_unanswerable()).no_answer is None
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.5])
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.5, "0.5", True])
 def test_a_share_that_is_none_is_refused(reader, share):
-    with pytest.raises(UserError, match="unanswerable_share must lie between 0 and 1, found"):
+    with pytest.raises(UserError, match="unanswerable_share must be a number between 0 and 1, found"):
         calibration.calibrate(reader, half_unanswerable(), unanswerable_share=share)
+
+
+def test_the_name_of_a_reader_is_refused():
+    with pytest.raises(UserError, match="answerer: found 'fabir-base', expected a reader"):
+        calibration.calibrate("fabir-base", half_unanswerable())

@@ -39,7 +39,7 @@ from fabir_tf.pipelines.text.tokenizer import tokenize
 from fabir_tf.reading import reader as module
 from fabir_tf.reading import text_reader
 from fabir_tf.reading.answers import NO_ANSWER, QuestionAnswerer, Span, as_texts, validate_n_best
-from fabir_tf.reading.calibration import Calibration, calibrate
+from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.no_answer import NoAnswerCalibration
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
 from fabir_tf.reading.reader import Reader
@@ -840,14 +840,6 @@ def test_a_threshold_that_is_none_is_refused(threshold):
 
 def test_a_threshold_may_be_numpys(null_reader):
     assert null_reader.with_threshold(np.float32(0.5)).no_answer_threshold == 0.5
-
-
-@pytest.mark.parametrize("share", ["0.5", 0, 1.0, True])
-def test_a_share_that_is_none_is_refused(null_reader, share):
-    with pytest.raises(UserError, match="unanswerable_share must be a number between 0 and 1, found "):
-        calibrate(null_reader, DATA, unanswerable_share=share)
-    with pytest.raises(UserError, match="answerer: found 'fabir-base', expected a reader"):
-        calibrate("fabir-base", DATA, unanswerable_share=0.5)
 
 
 def test_a_threshold_needs_a_null_head(reader):
