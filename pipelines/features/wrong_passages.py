@@ -41,9 +41,11 @@ def with_wrong_passages(
         The dataset with the further questions, which have no answer; the examples with theirs, behind the others; and
         int64 `(examples,)`, the same number for all examples of a question.
     """
-    answered = training.examples.questions[training.spans[:, 0] != NO_ANSWER]
     # The search for them reads all texts.
-    pairs = _pairs(tokenized, answered, per_question, max_passage, seed) if per_question else []
+    if not per_question:
+        return tokenized, training, training.examples.questions
+    answered = training.examples.questions[training.spans[:, 0] != NO_ANSWER]
+    pairs = _pairs(tokenized, answered, per_question, max_passage, seed)
     if not len(pairs):
         return tokenized, training, training.examples.questions
     numbers, passages = pairs.T
