@@ -31,9 +31,9 @@ class ReaderConfig(Config):
     """
 
     processor: ClassVar[str] = "words"
+    """The kind of the text processor that makes the model's inputs, from `fabir_tf.pipelines.text.registry`."""
     folder_setting: ClassVar[str] = ""
     """The setting that names a folder of trained weights, if any."""
-    """The kind of the text processor that makes the model's inputs, from `fabir_tf.pipelines.text.registry`."""
 
     max_answer: int | None = setting(15, "Longest predicted answer, in tokens; none for no limit", low=1)
     null_head: bool = setting(
