@@ -213,8 +213,9 @@ def _mean_weights(runs: list[RunDirectory]) -> tuple[dict[str, np.ndarray], dict
 def _same_words(one: TextProcessor, other: TextProcessor) -> bool:
     if isinstance(one, WordProcessor) and isinstance(other, WordProcessor):
         return one.vocabulary == other.vocabulary
-    # The version has a hash of the pieces.
-    return type(one) is type(other) and one.tokenizer_version == other.tokenizer_version
+    # The version of word pieces has a hash of them.
+    is_same = one.sizes == other.sizes and one.tokenizer_version == other.tokenizer_version
+    return type(one) is type(other) and is_same
 
 
 def _settings_without_dropout(run: RunDirectory) -> dict:
