@@ -21,6 +21,7 @@ from fabir_tf.reading.answers import (
     QuestionScores,
     as_pairs,
     as_text,
+    validate_dataset,
     validate_n_best,
 )
 from fabir_tf.reading.calibration import Calibration
@@ -85,7 +86,8 @@ class SavedModelReader:
         return f"SavedModelReader({str(self.path)!r})"
 
     def __reduce__(self):
-        return type(self), (str(self.path), self._trust_model)
+        # Another process may have another working folder.
+        return type(self), (str(self.path.absolute()), self._trust_model)
 
     @property
     def no_answer_threshold(self) -> float | None:
@@ -121,6 +123,7 @@ class SavedModelReader:
 
     def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
         """Answers every question of a dataset, in its order; see `Reader.predict`."""
+        validate_dataset("dataset", dataset)
         data = dataset if isinstance(dataset, SquadData) else dataset.data
         answers: list[Answer] = []
         for begin in range(0, len(data.questions), BATCH_QUESTIONS):

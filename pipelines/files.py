@@ -166,10 +166,23 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
         return
     with _beside(path) as (temporary, target):
         with open(temporary, "wb") as file:
+            keep_mode(temporary, target)
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
+
+
+def keep_mode(new: str | os.PathLike, former: str | os.PathLike) -> None:
+    """Gives a file the permissions of the one that it is about to replace, if there is one.
+
+    Args:
+        new: the file.
+        former: the place of the other one.
+    """
+    # Some file systems have no permissions, and some files are another user's.
+    with contextlib.suppress(OSError):
+        shutil.copymode(former, new)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fabir_tf.pipelines.errors import UserError
-from fabir_tf.pipelines.files import make_room, named_errors, user_path, write_text
+from fabir_tf.pipelines.files import keep_mode, make_room, named_errors, user_path, write_text
 from fabir_tf.pipelines.json_files import read_json
 
 try:
@@ -129,6 +129,7 @@ def partial_file(path: str | os.PathLike, origin: Mapping[str, str], resume: boo
                 _remove_empty(place, note, made)
             raise
     with named_errors(path, place):
+        keep_mode(place, target)
         os.replace(place, target)
     note.unlink(missing_ok=True)
 

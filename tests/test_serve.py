@@ -775,7 +775,7 @@ def test_a_model_that_dies_while_it_is_loaded_ends_the_start(tmp_path):
     # The module of a user's reader that ends the process which loads it, and not the server's own.
     text = "import multiprocessing, os\nif multiprocessing.parent_process():\n    os._exit(3)\n"
     (tmp_path / "dying_module.py").write_text(text)
-    flags = ("--model=fabir-base", "--import=dying_module", "--rest_api_port=0", "--grpc_port=-1")
+    flags = ("--model=fabir-base", "--import=dying_module", "--import=json", "--rest_api_port=0", "--grpc_port=-1")
     command = [sys.executable, "-m", "fabir_tf.commands.serve", *flags]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "CUDA_VISIBLE_DEVICES": ""}
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)

@@ -442,6 +442,23 @@ def test_a_limit_that_is_reached_already_trains_no_further(files, tmp_path, monk
         assert numbers_of(run_dir)[0] == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [4, 9])
+def test_a_limit_that_is_lifted_leaves_the_run_that_had_none(files, tmp_path, steps):
+    """In the first epoch of six steps, or in the second and last one."""
+    settings = files.with_vectors | {"epochs": 2, "ema_decay": 0.9}
+    train_tiny(tmp_path / "straight", settings)
+    train_tiny(tmp_path / "cut", settings | {"max_steps": steps})
+    assert numbers_of(tmp_path / "cut")[0]["batches"] == steps
+    train_tiny(tmp_path / "cut", settings, resume=True)
+    (state, arrays), (expected, straight) = (numbers_of(tmp_path / name) for name in ("cut", "straight"))
+    # What was scored in between may have been the best.
+    for name in ("best_f1", "best_epoch"):
+        del state[name], expected[name]
+    assert state == expected
+    assert [name for name in straight if not np.array_equal(arrays[name], straight[name])] == []
+
+
 def test_a_run_is_not_begun_twice_nor_resumed_as_another(finished, files, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")}
     with pytest.raises(UserError, match=r"already holds a run: add --resume to continue it"):
@@ -600,14 +617,14 @@ def test_the_learning_rate_falls_over_the_last_epochs():
 
 @pytest.mark.slow
 def test_a_run_cools_down_and_stops_at_its_last_step(files, tmp_path):
-    """Six steps an epoch: nine end in the middle of the second, and three epochs resumed from there after six more."""
+    """Six steps an epoch: nine end in the middle of the second, which three epochs resumed from there complete."""
     run, settings = tmp_path / "run", {"learning_rate": 0.002, "linear_decay_epochs": 1.0}
     short = train_tiny(run, files.data | settings | {"epochs": 5, "max_steps": 9})
     assert [row["step"] for row in short["epochs"]] == [0, 6, 9]
     assert [row["learning_rate"] for row in short["epochs"]] == pytest.approx([0.002, 0.001, 0.0])
     longer = train_tiny(run, files.data | settings | {"epochs": 3}, resume=True)
-    assert longer["epochs"][3]["step"] == 15
-    assert longer["epochs"][3]["learning_rate"] == pytest.approx(0.001)
+    assert [row["step"] for row in longer["epochs"]] == [0, 6, 12, 18]
+    assert [row["learning_rate"] for row in longer["epochs"][2:]] == pytest.approx([0.002, 0.0])
     with pytest.raises(ConfigError, match="linear_decay_epochs"):
         TrainingConfig(epochs=2, linear_decay_epochs=3)
     for name in ("max_minutes", "patience"):
@@ -622,7 +639,7 @@ def test_a_teacher_of_whole_passages_and_windows_exclude_each_other():
 
 @pytest.mark.slow
 def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path):
-    """After the first step of six; the epoch is scored as far as it went, and more time is for further epochs.
+    """After the first step of six; the epoch is scored as far as it went, and with more time it goes on there.
 
     In between the run becomes one of a version with fewer settings.
     """
@@ -633,7 +650,7 @@ def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path
     del config["training"]["learning_rate"], config["model"]["interaction"]
     (run / "config.json").write_text(json.dumps(config))
     longer = train_tiny(run, files.data | {"max_minutes": 60.0}, resume=True)
-    assert [(row["epoch"], row["step"]) for row in longer["epochs"]] == [(0, 0), (1, 1), (2, 7), (3, 13)]
+    assert [(row["epoch"], row["step"]) for row in longer["epochs"]] == [(0, 0), (1, 6), (2, 12), (3, 18)]
     assert np.isfinite(longer["epochs"][1]["loss"])
 
 

@@ -17,10 +17,10 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"expected a folder, a question and a passage, found {len(arguments)} arguments")
     folder, question, passage = arguments
     try:
-        reader = EdgeReader.load(folder)
+        answer = EdgeReader.load(folder).answer(question, passage, n_best=3)
     except UserError as error:
         sys.exit(f"error: {error}")
-    print(json.dumps(reader.answer(question, passage, n_best=3).to_dict(), indent=2))
+    print(json.dumps(answer.to_dict(), indent=2))
 
 
 if __name__ == "__main__":

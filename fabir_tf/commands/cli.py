@@ -234,7 +234,7 @@ def define_reader_flags(purpose: str) -> None:
 def import_modules() -> None:
     """Defines --import and imports its modules, before their readers are needed to define further flags."""
     text = "Python modules that register readers, processors or layers of your own, comma-separated."
-    flags.DEFINE_list("import", [], text)
+    flags.DEFINE_multi_string("import", [], text)
     try:
         arguments = flags.FLAGS.read_flags_from_files(sys.argv[1:], force_gnu=False)
     except (flags.Error, UnicodeDecodeError):
@@ -244,16 +244,26 @@ def import_modules() -> None:
     named = [found[1] for found in given if found]
     # absl takes a value behind a space, too.
     named += [value for flag, value in pairwise(arguments) if flag in ("-import", "--import")]
-    names = [name for value in named for name in value.split(",")]
+    names = _separated(named)
     if names:
         # As `python -m` does: an installed command would look beside itself, not in the user's folder.
         sys.path.insert(0, "")
-    for name in filter(None, names):
+    for name in names:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:
             cause = error if isinstance(error, ImportError) else f"it raises {type(error).__name__}: {error}"
             _fail(f"--import={name}: {cause}, expected a module that can be imported from here")
+
+
+def imported_modules(values: flags.FlagValues) -> tuple[str, ...]:
+    """The modules of --import, which may be given several times."""
+    return _separated(values["import"].value)
+
+
+def _separated(values: Iterable[str]) -> tuple[str, ...]:
+    """The names in values that hold commas, without empty ones."""
+    return tuple(name for value in values for name in value.split(",") if name)
 
 
 def define_reading_flags() -> None:

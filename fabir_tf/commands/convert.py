@@ -20,7 +20,7 @@ from absl import flags
 
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.checking import check_file, list_faults, mend
-from fabir_tf.pipelines.datasets.formats import read_questions, validate_ending, write_questions
+from fabir_tf.pipelines.datasets.formats import FORMATS, format_of, read_questions, validate_ending, write_questions
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
@@ -50,6 +50,9 @@ def main(values: flags.FlagValues) -> None:
     if output:
         write_questions(data, output)
     counts = f"{len(data.questions):,} questions about {len(data.passages):,} passages"
+    unasked = len(data.passages) - len({question.passage for question in data.questions})
+    if output and unasked and format_of(output) is not FORMATS[".json"]:
+        counts += f", {unasked:,} of them without a question and so left out of a file of rows"
     with named_errors("standard output"):
         print(f"{output or values.input_file}: {counts}{', no fault' if is_checked else ''}", flush=True)
 

@@ -6,7 +6,8 @@
 There are three kinds, and a question may become one of each: "article" asks it about another passage of its article,
 "sentence" takes the sentences with the answer out of its passage, and "exchange" exchanges a number, a date or a name
 in it. The kind stands behind the id and is the reason of the new question. Train on the file together with the data
-that it is made of: fabir-train --null_head --dataset=train.json,negatives.json.
+that it is made of: fabir-train --null_head --set_aside --dataset=train.json,negatives.json. Without --set_aside, a
+question may be scored whose negative was trained on.
 """
 
 if __name__ == "__main__":

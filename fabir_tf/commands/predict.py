@@ -7,7 +7,8 @@
 The input is a file of questions in any format of fabir-convert, or JSON lines with the fields question, passage (or
 context) and optionally id; "-" is standard input. Answers in it are not looked at. Each answer is one JSON line with
 id, answer, start, end (characters), probability, no_answer_probability, is_answer, score and n_best. A record that
-cannot be read gets a line with id and error; the others are answered. Where the command was interrupted, the same with
+cannot be read gets a line with id and error; the others are answered. (A mistake in SQuAD's own JSON, which is read as
+a whole, ends the command before the first answer.) Where the command was interrupted, the same with
 --resume goes on: what is finished stays beside the output file until that is complete.
 
 With --document, all questions are answered from a file or a folder of text, Markdown, reStructuredText, HTML or PDF.

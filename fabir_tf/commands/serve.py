@@ -238,7 +238,7 @@ def _settings(values: flags.FlagValues, index: Searched | None) -> "ServerSettin
         shutdown_delay=values.shutdown_delay,
         index=index,
         paragraphs=values.paragraphs,
-        modules=tuple(values["import"].value),
+        modules=cli.imported_modules(values),
     )
 
 

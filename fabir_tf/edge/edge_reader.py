@@ -62,13 +62,38 @@ class EdgeReader(TextReader):
             settings.max_passage,
             calibration,
             log,
-            _resolved(settings, no_answer_threshold),
+            no_answer_threshold,
         )
         self.settings = settings
         self._model = model
+        self._exported = calibration
+        # What another process loads this reader from; see `__reduce__`.
+        self._source: tuple[str, int | None] | None = None
 
     def __repr__(self) -> str:
         return f"EdgeReader({self.settings.model}, {self.settings.target}, max_passage={self.max_passage})"
+
+    def __reduce__(self):
+        """Pickles the folder and the arguments that the reader was loaded with, and its calibration.
+
+        Raises:
+            UserError: the reader has no folder.
+        """
+        if self._source is None:
+            raise UserError(f"{self!r} was not loaded from a folder, expected one of EdgeReader.load to pickle")
+        state = {"calibration": self.calibration}
+        if self.calibration is self._exported:
+            # The copy's own one, with which its threshold goes.
+            state = {}
+        return type(self).load, (*self._source, None, self._threshold), state
+
+    @property
+    def no_answer_threshold(self) -> float | None:
+        """The reader abstains above this no-answer probability; None if it always answers."""
+        if self._threshold == OWN_THRESHOLD and self.calibration is self._exported:
+            # Of the export, whose reader may have had another one than its calibration.
+            return self.settings.no_answer_threshold
+        return super().no_answer_threshold
 
     @classmethod
     def load(
@@ -105,11 +130,9 @@ class EdgeReader(TextReader):
         measured = Calibration.load(calibration) if calibration.exists() else None
         model = RUNTIMES[settings.target](path, threads)
         _validate_names(str(path / model.file), model, settings, processor)
-        return cls(settings, processor, model, measured, log, no_answer_threshold)
-
-    def with_threshold(self, no_answer_threshold: float | str | None) -> "EdgeReader":
-        """See `Reader.with_threshold`; "own" is the one that was exported."""
-        return super().with_threshold(_resolved(self.settings, no_answer_threshold))
+        reader = cls(settings, processor, model, measured, log, no_answer_threshold)
+        reader._source = str(path.absolute()), threads
+        return reader
 
     def in_graph(self, n_best: int = 5) -> "GraphAnswerer":
         """Refused: the model's weights are in another format.
@@ -135,8 +158,3 @@ def _validate_names(name: str, model: Runtime, settings: EdgeSettings, processor
             f"{name}: found the inputs {', '.join(model.inputs)} and the outputs {', '.join(model.outputs)}, expected "
             f"inputs among {', '.join(processor.input_specs)}, and the outputs {', '.join(sorted(expected))}"
         )
-
-
-def _resolved(settings: EdgeSettings, no_answer_threshold: float | str | None) -> float | str | None:
-    """The exported threshold for "own"."""
-    return settings.no_answer_threshold if no_answer_threshold == OWN_THRESHOLD else no_answer_threshold

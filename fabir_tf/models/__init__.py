@@ -219,7 +219,7 @@ FINE_TUNING = {"learning_rate": 0.0003, "epochs": 4}
 """Training settings of a run that starts from a trained reader: the papers' are for new weights."""
 
 # What chooses a learning rate of its own.
-_RATE_SETTINGS = ("learning_rate", "learning_rate_factor", "warmup_steps", "warmup_share", "optimizer")
+_RATE_SETTINGS = ("learning_rate", "learning_rate_factor", "warmup_steps", "optimizer")
 
 
 def training_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

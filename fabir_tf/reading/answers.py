@@ -257,17 +257,18 @@ def validate_n_best(n_best: int) -> int:
 
 
 def validate_reader(name: str, value: Any) -> None:
-    """Checks that an argument is a reader and not the name of one, which the commands take.
+    """Checks that an argument is a reader, and not its model or its name, which the commands take.
 
     Args:
         name: of the argument, for the message.
         value: what was given.
 
     Raises:
-        UserError: it is a name.
+        UserError: it is something else.
     """
-    if isinstance(value, str | os.PathLike):
-        raise UserError(f"{name}: found {quoted(value)}, expected a reader, as fabir_tf.Reader.load makes it")
+    found = quoted(value) if isinstance(value, str | os.PathLike) else f"an object of type {type(value).__name__}"
+    if not any(hasattr(value, call) for call in ("answer", "answer_batch", "scores")):
+        raise UserError(f"{name}: found {found}, expected a reader, as fabir_tf.Reader.load makes it")
 
 
 def validate_dataset(name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabir_tf.pipelines.datasets.squad import SquadData
-from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.errors import QuestionError, UserError
 from fabir_tf.pipelines.features.alignment import CoverageLedger
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
 from fabir_tf.reading.answers import (
@@ -23,6 +23,7 @@ from fabir_tf.reading.answers import (
     as_pairs,
     as_text,
     questions_about,
+    validate_dataset,
     validate_n_best,
 )
 from fabir_tf.reading.calibration import Calibration
@@ -240,7 +241,11 @@ class Ensemble:
         answers: list[Answer] = []
         for begin in range(0, len(asked), CHUNK):
             chunk = slice(begin, begin + CHUNK)
-            answers += self.predict(questions_about(asked[chunk], texts[chunk]), n_best)
+            try:
+                answers += self.predict(questions_about(asked[chunk], texts[chunk]), n_best)
+            except QuestionError as error:
+                # Its number among those of the chunk.
+                raise QuestionError(str(begin + int(error.question)), error.reason) from None
         return answers
 
     def predict(self, dataset: Dataset, n_best: int = 1, progress: Progress | None = None) -> list[Answer]:
@@ -405,4 +410,5 @@ def tokenizer_of(member: Reader) -> tuple[type, str]:
 
 
 def _data_of(dataset: Dataset) -> SquadData:
+    validate_dataset("dataset", dataset)
     return dataset.data if isinstance(dataset, TokenizedDataset) else dataset

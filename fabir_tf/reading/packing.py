@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -164,6 +165,11 @@ def pack_ensemble(
         # Reports a damaged member, or an ensemble in its place, before anything is written.
         reader_directory(run_dir).read_model_config()
     members = folder.path / MEMBERS
+    for number in range(len(run_dirs)):
+        # Left by a command that was killed: without its file of weights the folder holds no reader.
+        if folder.member(number).is_started:
+            shutil.rmtree(folder.member(number).path)
+    folder.calibration.unlink(missing_ok=True)
     with removed_on_failure(members, folder.calibration):
         for number, run_dir in enumerate(run_dirs):
             pack(run_dir, folder.member(number).path, max_words, int8=int8)

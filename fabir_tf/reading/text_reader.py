@@ -33,6 +33,7 @@ from fabir_tf.reading.answers import (
     as_pairs,
     as_text,
     questions_about,
+    validate_dataset,
     validate_n_best,
 )
 from fabir_tf.reading.calibration import Calibration
@@ -360,6 +361,7 @@ class TextReader(abc.ABC):
         return self._decoders[count]
 
     def _tokenized(self, dataset: Dataset) -> TokenizedDataset:
+        validate_dataset("dataset", dataset)
         if not isinstance(dataset, TokenizedDataset):
             # Silent, because standard output belongs to the caller.
             return self.processor.tokenize(dataset, log=_silent)

@@ -8,6 +8,7 @@ from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.features.other_tokens import over_other_tokens
 from fabir_tf.pipelines.features.teacher_distributions import TeacherDistributions
+from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.tokenized import Tokenizer
 from fabir_tf.reading.answers import QuestionScores
 from fabir_tf.reading.ensemble import Ensemble
@@ -34,8 +35,12 @@ def teach(
         if no teacher has a null head.
 
     Raises:
-        UserError: two teachers cut a passage into different tokens.
+        UserError: two teachers cut a passage into different tokens, or an id has several lines, which the file of the
+            distributions cannot hold.
     """
+    for question in data.questions:
+        if "\n" in question.id:
+            raise UserError(f"{data.name}: the id {quoted(question.id)} has a line break, expected ids of one line")
     found: dict[int, np.ndarray] = {}
     place = _StudentTokens(data, tokenizer) if tokenizer else _SharedTokens(data)
     for teacher, weight in _weighted(teachers):

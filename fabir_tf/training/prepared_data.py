@@ -429,8 +429,11 @@ def _load_data(training: TrainingConfig, options: DataOptions, log) -> tuple[Squ
 def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> SquadData:
     if not data.has_unanswerable:
         return data
+    answerable = data_without_unanswerable(data)
+    if not answerable.questions:
+        raise UserError(f"{data.name}: no question has an answer, expected some that have one, or --null_head")
     log(f"{data.name}: {data.unanswerable:,} questions without an answer are left out; --null_head learns from them")
-    return data_without_unanswerable(data)
+    return answerable
 
 
 def _within_limits(

@@ -20,7 +20,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import load_weights, save_weights, set_frozen_tables, set_weights, weights_of
+from fabir_tf.models.weights import read_weights, save_weights, set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.arguments import validate_type
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
@@ -326,8 +326,8 @@ class _Session:
         self.start_weights = _start_weights(self.training, self.model)
         self.log = log
         # `seconds` is the training time of the current epoch, over all processes that worked on it, and `batches`
-        # counts the steps of all epochs.
-        self.state: dict[str, Any] = {"epoch": 0, "step": 0, "batches": 0, "seconds": 0.0, "loss": None}
+        # counts the steps of all epochs. `cut` is the place where a limit has ended the last epoch.
+        self.state: dict[str, Any] = {"epoch": 0, "step": 0, "batches": 0, "seconds": 0.0, "loss": None, "cut": None}
         self.state |= {"best_f1": -1.0, "best_epoch": 0, "epochs": []}
         self.sampler = sampler
         self.steps_per_epoch = sampler.batches_per_epoch
@@ -346,8 +346,9 @@ class _Session:
     def run_epochs(self) -> dict:
         if self.resuming:
             self.state = load_checkpoint(self.run.last, self.trainer)
+            self.state.setdefault("batches", self.state["epoch"] * self.steps_per_epoch + self.state["step"])
+            self._reopen_cut_epoch()
             epoch, step = self.state["epoch"] + 1, self.state["step"]
-            self.state.setdefault("batches", self.state["epoch"] * self.steps_per_epoch + step)
             self.log(f"resuming at epoch {epoch}, step {step:,} of {self.steps_per_epoch:,}")
         else:
             self.log(f"{len(self.features):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
@@ -362,6 +363,16 @@ class _Session:
             self._fit(self.training.epochs)
         self._finish()
         return {name: self.state[name] for name in ("epochs", "best_f1", "best_epoch")}
+
+    def _reopen_cut_epoch(self) -> None:
+        """Goes back into the epoch that --max_steps or --max_minutes has ended, if they leave room for more now."""
+        cut = self.state.get("cut")
+        if not cut:
+            return
+        closed = self.state
+        self.state = closed | cut | {"epoch": closed["epoch"] - 1, "epochs": closed["epochs"][:-1], "cut": None}
+        if self.is_over():
+            self.state = closed
 
     def _keep_vectors(self) -> None:
         """Computes what is not trained, with the weights that the run has by now."""
@@ -468,14 +479,14 @@ class _Session:
         save_checkpoint(self.run.last, self.trainer, self.state)
 
     def _finish(self) -> None:
-        load_weights(self.run.best, self.model)
+        best, weights = read_weights(self.run.best, lambda: self.model)
+        set_weights(self.model, weights, self.run.best)
         answers = predictions_of(self.reader, self.evaluation)
         texts = {key: answer.text for key, answer in answers.items()}
         write_text(self.run.predictions, json.dumps(texts, ensure_ascii=False))
         if self.training.kept_dataset:
             self._calibrate_adapted()
         _save_model(self.run, self.model)
-        best = self.state["epochs"][self.state["best_epoch"]]
         self.log(
             f"best: epoch {best['epoch']}  EM {best['exact_match']:.2f}  F1 {best['f1']:.2f}; "
             f"try it with: fabir-predict --run_dir={self.run.path} --question=... --passage=..."
@@ -551,7 +562,7 @@ class _Progress(keras.callbacks.Callback):
         if state["step"] % self.session.training.checkpoint_steps == 0:
             self._validate_finite(self._loss)
             backend.sync(self.model)
-            state["loss"] = [float(np.asarray(variable)) for variable in self.model.metrics[0].variables]
+            state["loss"] = self._mean_loss()
             self.session.save()
         if not _is_terminal() and state["step"] % 100 == 0:
             self.session.log(
@@ -561,11 +572,19 @@ class _Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._validate_finite(self._loss)
-        self.session.state |= {"epoch": epoch + 1, "step": 0}
+        state, cut = self.session.state, None
+        if state["step"] < self.session.steps_per_epoch:
+            backend.sync(self.model)
+            cut = {"step": state["step"], "seconds": state["seconds"], "loss": self._mean_loss()}
+        self.session.state |= {"epoch": epoch + 1, "step": 0, "cut": cut}
         scores = self.session.finish_epoch(logs["loss"])
         logs |= {"exact_match": scores["exact_match"], "f1": scores["f1"]}
         if self.session.is_over():
             self.model.stop_training = True
+
+    def _mean_loss(self) -> list[float]:
+        """What Keras needs to go on with the epoch's mean loss."""
+        return [float(np.asarray(variable)) for variable in self.model.metrics[0].variables]
 
     def _estimate(self, seconds: float) -> None:
         """Says once how long a long run takes."""

@@ -92,6 +92,11 @@ class FieldReader:
         return UserError(f"{self.name}: {path} is {shown(value)}, expected {expected}.")
 
     @staticmethod
+    def whole(value: Any) -> Any:
+        """A whole float as an integer, any other value as it is: a column with missing values holds floats."""
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    @staticmethod
     def join(parent_path: str, key: str) -> str:
         """The place of a field."""
         return f"{parent_path}: {key}" if _NUMBERED.fullmatch(parent_path) else join_path(parent_path, key)

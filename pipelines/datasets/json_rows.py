@@ -53,12 +53,15 @@ def read_whole(
     return Document(parse_json(raw, name, faults))
 
 
-def read_stream(lines: Iterable[bytes], name: str) -> Document | Iterator[Row]:
+def read_stream(
+    lines: Iterable[bytes], name: str, is_row: Callable[[Any], bool] = is_question_row
+) -> Document | Iterator[Row]:
     """Reads JSON as it arrives: JSON lines one at a time, a document to its end.
 
     Args:
         lines: the lines of a file or pipe.
         name: its name, for messages.
+        is_row: whether a parsed line is a row for sure.
 
     Raises:
         UserError: it is a document that is not JSON.
@@ -67,10 +70,10 @@ def read_stream(lines: Iterable[bytes], name: str) -> Document | Iterator[Row]:
     first = next(numbered, None)
     if first is None:
         return iter(())
-    if not _may_open_document(first[1]):
+    if not _may_open_document(first[1], is_row):
         return rows_of_lines(itertools.chain([first], numbered), name)
     everything = [first, *numbered]
-    if any(is_question_row(_loads_or_none(line)) for _, line in everything[1:]):
+    if _has_rows_behind(everything, is_row):
         return rows_of_lines(everything, name)
     # Blank lines count in the positions of messages.
     parts = [b"\n"] * everything[-1][0]
@@ -89,22 +92,27 @@ def rows_of_lines(numbered: Iterable[Numbered], name: str) -> Iterator[Row]:
             yield Row(place, number, error=str(error))
 
 
-def rows_of_document(content: Any, name: str) -> Iterator[Row] | None:
+def rows_of_document(content: Any, name: str, is_row: Callable[[Any], bool] = is_question_row) -> Iterator[Row] | None:
     """The rows of a JSON document; None if it is to be read as SQuAD's own format.
+
+    Args:
+        content: the document.
+        name: of its file, for messages.
+        is_row: whether a part of it is a row for sure.
 
     Raises:
         UserError: it is a single row.
     """
     if is_columns(content):
         return _rows_of_columns(content, name)
-    if is_question_row(content):
+    if is_row(content):
         raise UserError(f"{name}: found a single object, {ONE_A_LINE}.")
     if isinstance(content, list):
         # A list of articles is SQuAD's own format without its top level, which gets its message there.
         is_articles = any(isinstance(entry, dict) and "paragraphs" in entry for entry in content)
         return None if is_articles else rows_of_list(content)
     values = content.get("data") if isinstance(content, dict) else None
-    if isinstance(values, list) and any(map(is_question_row, values)):
+    if isinstance(values, list) and any(map(is_row, values)):
         return rows_of_list(values, "data")
     return None
 
@@ -142,16 +150,25 @@ def _has_lines(numbered: list[Numbered], is_row: Callable[[Any], bool]) -> bool:
     first = _loads_or_none(numbered[0][1])
     if isinstance(first, dict) and not is_columns(first) and (is_row(first) or "data" not in first):
         return len(numbered) > 1 or is_row(first)
-    return any(is_row(_loads_or_none(line)) for _, line in numbered[1:])
+    return _has_rows_behind(numbered, is_row)
 
 
-def _may_open_document(line: bytes) -> bool:
+def _has_rows_behind(numbered: list[Numbered], is_row: Callable[[Any], bool]) -> bool:
+    """Whether a line behind the first is a row, and not the last one of a list that has one row a line."""
+    if not any(is_row(_loads_or_none(line)) for _, line in numbered[1:]):
+        return False
+    first = numbered[0][1]
+    opens_list = first.lstrip().startswith(b"[") and _loads_or_none(first) is None
+    return not opens_list and _loads_or_none(b"\n".join(line for _, line in numbered)) is None
+
+
+def _may_open_document(line: bytes, is_row: Callable[[Any], bool]) -> bool:
     """Whether a first line is a whole document, or starts one that continues on the next line."""
     content = _loads_or_none(line)
     if isinstance(content, list) or is_columns(content):
         return True
     if content is not None:
-        return isinstance(content, dict) and "data" in content and not is_question_row(content)
+        return isinstance(content, dict) and "data" in content and not is_row(content)
     # A broken JSON line contains "question". Reading to the end of a pipe because of it would block the answers.
     opens = line.lstrip().startswith((b"{", b"["))
     return opens and (b'"data"' in line or b'"question"' not in line)

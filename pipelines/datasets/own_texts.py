@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fabir_tf.pipelines.datasets.rows import RowReader, rows_of_list, with_whole_starts
+from fabir_tf.pipelines.datasets.rows import RowReader, rows_of_list
 from fabir_tf.pipelines.datasets.squad import NO_START, Answer, Question, SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.json_files import quoted
+
+# The types of pandas.NA and pandas.NaT, by name: this package does not need pandas.
+_EMPTY_CELLS = ("NAType", "NaTType")
 
 
 def questions_from(rows: Iterable[Mapping[str, Any]], name: str = "rows") -> SquadData:
@@ -44,13 +47,13 @@ def _row(values: Any) -> Any:
         return values
     fields = {name: _plain(value) for name, value in values.items()}
     given = {name: value for name, value in fields.items() if not _is_missing(value)}
-    # An answer that is named and missing is none; no name at all would be a mistake.
-    return with_whole_starts(given | ({"answer": None} if "answer" in fields.keys() - given.keys() else {}))
+    # Answers that are named and missing are none; no name at all would be a mistake.
+    return given | {name: None for name in ("answer", "answers") if name in fields.keys() - given.keys()}
 
 
 def _is_missing(value: Any) -> bool:
     """Whether it is what pandas has for an empty cell, of any column."""
-    return isinstance(value, float) and math.isnan(value)
+    return type(value).__name__ in _EMPTY_CELLS or (isinstance(value, float) and math.isnan(value))
 
 
 def _plain(value: Any) -> Any:

@@ -5,9 +5,11 @@ import io
 from collections.abc import Collection, Iterator
 from typing import Any, BinaryIO
 
-from fabir_tf.pipelines.datasets.rows import Row, rows_of, with_whole_starts
+from fabir_tf.pipelines.datasets.rows import Row, rows_of
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
+
+_ANSWERS = ("answer", "answers", "prediction_text")
 
 
 def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] | None = None) -> Iterator[Row]:
@@ -68,8 +70,8 @@ def read_range(file: BinaryIO, name: str, begin: int, end: int) -> Iterator[Row]
 def _rows(rows: list[dict[str, Any]], first: int) -> Iterator[Row]:
     for number, values in enumerate(rows, first):
         # A missing value of a column that other rows fill; a missing answer is the answer that there is none.
-        fields = {key: value for key, value in values.items() if value is not None or key == "answer"}
-        yield Row(f"row {number}", number, with_whole_starts(fields))
+        fields = {key: value for key, value in values.items() if value is not None or key in _ANSWERS}
+        yield Row(f"row {number}", number, fields)
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ def _best_span(row: Row) -> str | None:
 
 
 def _start(reader: FieldReader, row: Row) -> int | None:
-    start = row.fields.get("start")
+    start = reader.whole(row.fields.get("start"))
     if start is None or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
         return start
     raise reader.wrong(reader.join(row.place, "start"), start, "an offset in the passage")

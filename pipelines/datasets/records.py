@@ -3,7 +3,7 @@
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
@@ -60,11 +60,11 @@ def read_records(
         UserError: the file cannot be read, or is a single JSON document in an unknown form.
     """
     if os.fspath(path) == STANDARD_INPUT:
-        return _streamed_records(_standard_input(), "standard input", None, has_passages)
+        return records_of_lines(_standard_input(), "standard input", None, has_passages)
     named = format_of(path)
     if named in (None, FORMATS[".jsonl"], FORMATS[".csv"]):
-        return _streamed_records(file_lines(path, EXPECTED, position or Position()), str(path), named, has_passages)
-    return _records(read_rows(path, is_question_row), str(path), has_passages)
+        return records_of_lines(file_lines(path, EXPECTED, position or Position()), str(path), named, has_passages)
+    return _records(read_rows(path, _row_test(has_passages)), str(path), has_passages)
 
 
 # === Files and lines ===
@@ -90,7 +90,15 @@ def _read_line(stream: BinaryIO) -> bytes:
 # === Records ===
 
 
-def _streamed_records(lines: Iterable[bytes], name: str, named: Format | None, has_passages: bool) -> Iterator[Record]:
+def records_of_lines(lines: Iterable[bytes], name: str, named: Format | None, has_passages: bool) -> Iterator[Record]:
+    """Reads questions from the lines of a file or pipe; see `read_records`.
+
+    Args:
+        lines: its lines.
+        name: its name, for messages.
+        named: the format that its name tells, which its first line may contradict; None for JSON.
+        has_passages: whether passages are read.
+    """
     # A function of its own, because a file that cannot be opened is reported before the first record.
     lines = iter(lines)
     first = next(lines, b"")
@@ -101,14 +109,15 @@ def _streamed_records(lines: Iterable[bytes], name: str, named: Format | None, h
     elif found and found.rows:
         yield from _row_records(found.rows(b"".join([first, *lines]), name, (), None), name, has_passages)
     else:
-        yield from _records(json_rows.read_stream(itertools.chain([first], lines), name), name, has_passages)
+        source = json_rows.read_stream(itertools.chain([first], lines), name, _row_test(has_passages))
+        yield from _records(source, name, has_passages)
 
 
 def _records(source: Document | Iterator[Row], name: str, has_passages: bool) -> Iterator[Record]:
     if not isinstance(source, Document):
         yield from _row_records(source, name, has_passages)
         return
-    rows = json_rows.rows_of_document(source.content, name)
+    rows = json_rows.rows_of_document(source.content, name, _row_test(has_passages))
     if rows is None:
         yield from _squad_records(squad_from_json(source.content, name, judge_answers=False), has_passages)
     else:
@@ -136,6 +145,15 @@ def _row_records(rows: Iterable[Row], name: str, has_passages: bool) -> Iterator
         ((_, passage),) = passages
         texts = {"question": question.text} | ({"passage": passage} if has_passages else {})
         yield _record(f"{name}: {row.place}", question.given_id, texts)
+
+
+def _row_test(has_passages: bool) -> Callable[[Any], bool]:
+    """Tells whether parsed JSON is a row for sure; where passages are not read, a question is enough."""
+    return is_question_row if has_passages else _holds_question
+
+
+def _holds_question(content: Any) -> bool:
+    return isinstance(content, dict) and "question" in content
 
 
 def _without_passage(row: Row) -> Row:

@@ -68,7 +68,9 @@ class RowReader(QuestionReader):
 
     def answers(self, entry: dict[str, Any], path: str) -> tuple[Answer, ...]:
         """The answers, also the only one as the fields `answer` and `answer_start`; an empty one is none."""
-        if "answers" in entry or not isinstance(entry.get("answer", 0), str | None):
+        if entry.get("answers", 0) is None and "answer" not in entry:
+            return ()
+        if entry.get("answers") is not None or not isinstance(entry.get("answer", 0), str | None):
             return super().answers(entry, path)
         if not entry["answer"]:
             return ()
@@ -76,33 +78,19 @@ class RowReader(QuestionReader):
         found = self.answer(entry["answer"], self.join(path, "answer"), start, self.join(path, "answer_start"))
         return (found,) if found else ()
 
+    def is_impossible(self, entry: dict[str, Any], path: str, answers: int) -> bool:
+        """Whether a question is marked to have no answer; Hugging Face's SQuAD 2.0 marks it by two empty lists."""
+        given = entry.get("answers")
+        if "is_impossible" not in entry and isinstance(given, dict):
+            return given.get("text") == []
+        return super().is_impossible(entry, path, answers)
+
     def passage(self, entry: dict[str, Any], path: str) -> str:
         """The text of the field `passage` or, without one, of `context`."""
         key = next((key for key in PASSAGE_KEYS if key in entry), "")
         if not key:
             raise UserError(f"{self.name}: {self.join(path, ' (or '.join(PASSAGE_KEYS))}) is missing, expected a text.")
         return self.text(entry, key, path)
-
-
-def with_whole_starts(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a row with `answer_start` as an integer where it is a whole float.
-
-    A column of numbers with missing values holds floats, in Parquet as in pandas.
-
-    Args:
-        fields: the values by name.
-    """
-    answers = fields.get("answers")
-    found = dict(fields)
-    if isinstance(answers, Mapping) and isinstance(answers.get("answer_start"), list):
-        found["answers"] = dict(answers) | {"answer_start": [_whole(start) for start in answers["answer_start"]]}
-    if "answer_start" in fields:
-        found["answer_start"] = _whole(fields["answer_start"])
-    return found
-
-
-def _whole(start: Any) -> Any:
-    return int(start) if isinstance(start, float) and start.is_integer() else start
 
 
 def is_question_row(content: Any) -> bool:

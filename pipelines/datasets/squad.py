@@ -397,6 +397,7 @@ class QuestionReader(FieldReader):
     def answer(self, text: Any, text_path: str, start: Any, start_path: str) -> Answer | None:
         """One answer of its two values; None if one of them is a mistake that is collected."""
         before = self.mistakes
+        start = self.whole(start)
         self.attempt("", self.unicode, text, text_path)
         # In Python a bool is an int, but it is not an offset.
         if isinstance(start, bool) or not isinstance(start, int) or start < NO_START:

@@ -35,6 +35,11 @@ _LETTER_OR_DIGIT = re.compile(LETTER_OR_DIGIT)
 _LETTERS_WITHOUT_SPACES = re.compile(LETTERS_WITHOUT_SPACES + "+")
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it has no half of a surrogate pair, which JSON may hold."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def is_blank(text: str) -> bool:
     """Whether a text holds no letter and no digit."""
     return not _LETTER_OR_DIGIT.search(text)

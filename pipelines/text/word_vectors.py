@@ -215,7 +215,7 @@ def save_packed_vectors(vectors: WordVectors, folder: str | os.PathLike) -> None
         folder: created if it does not exist.
     """
     quantised, scales = quantise_rows(vectors.table)
-    words = np.bytes_("\n".join(vectors.words).encode())
+    words = np.bytes_("\n".join(vectors.words).encode("utf-8", "surrogatepass"))
     with atomic_write(Path(folder) / PACKED_FILE) as stream:
         np.savez_compressed(stream, words=words, quantised=quantised, scales=scales)
 
@@ -349,7 +349,7 @@ def _can_skip(path: Path, number: int, line: bytes, dimension: int, needed: Coll
 
 def _parse_line(path: Path, number: int, line: bytes, dimension: int) -> tuple[str, np.ndarray]:
     # Split as bytes, so that only ASCII white space separates and a word may contain other Unicode spaces.
-    fields = line.rsplit(None, dimension)
+    fields = line.strip().rsplit(None, dimension)
     word = _decode(path, number, fields[0]).lower()
     if len(fields) != dimension + 1 or _ends_in_number(fields[0]):
         _decode(path, number, line)
@@ -371,7 +371,8 @@ def _parse_line(path: Path, number: int, line: bytes, dimension: int) -> tuple[s
 
 def _ends_in_number(word: bytes) -> bool:
     parts = word.split()
-    return len(parts) > 1 and _is_number(parts[-1])
+    # Not "infinity" and "nan", which are words.
+    return len(parts) > 1 and _is_number(parts[-1]) and any(byte in b"0123456789" for byte in parts[-1])
 
 
 def _is_number(field: bytes) -> bool:
@@ -466,7 +467,7 @@ def _npz_words(path: Path, arrays: dict[str, np.ndarray]) -> list[str]:
         )
     try:
         # NumPy pads an empty byte string with a NUL, which `item` removes.
-        text = (words.item() if words.dtype.kind == "S" else words.tobytes()).decode()
+        text = (words.item() if words.dtype.kind == "S" else words.tobytes()).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: found bytes that are not UTF-8 at {error.start} of `words`, expected text.") from None
     return text.removesuffix("\n").split("\n") if text else []

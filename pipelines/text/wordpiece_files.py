@@ -87,6 +87,9 @@ def _read_tokenizer(path: Path) -> tuple[WordPieceVocabulary, BertCleaning]:
     content = read_json(path)
     model, normalizer, splitter = (_part(content, name, path) for name in ("model", "normalizer", "pre_tokenizer"))
     _validate(path, "normalizer.clean_text", normalizer.get("clean_text", True), True)
+    # Files of the first versions of tokenizers, as that of bert-base-uncased, tell the kind by the settings alone.
+    if "type" not in model and "max_input_chars_per_word" in model and "merges" not in model:
+        model = model | {"type": "WordPiece"}
     for name, part, kind in (
         ("model", model, "WordPiece"),
         ("normalizer", normalizer, "BertNormalizer"),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.ids import PADDING
+from fabir_tf.pipelines.text.readable import is_unicode
 
 PAD, UNK, CLS, SEP = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 
@@ -47,7 +48,7 @@ class WordPieceVocabulary:
         if self.ids[PAD] != PADDING:
             raise UserError(f"{name}: found {PAD} as piece {self.ids[PAD]}, expected it as piece {PADDING}")
         for number, piece in enumerate(self.pieces):
-            if "\n" in piece or any("\ud800" <= character <= "\udfff" for character in piece):
+            if "\n" in piece or not is_unicode(piece):
                 raise UserError(f"{name}: piece {number} is {piece!r}, expected one line of Unicode text")
         self._longest = max(map(len, self.pieces))
         self.cut = lru_cache(MAX_REMEMBERED)(self._cut)

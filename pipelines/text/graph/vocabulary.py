@@ -8,6 +8,7 @@ import tensorflow as tf
 from fabir_tf.pipelines.text.graph.code_points import CODE_POINTS, PagedTable, first_from, last_before, positions
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
 from fabir_tf.pipelines.text.ids import PADDING, UNKNOWN
+from fabir_tf.pipelines.text.readable import is_unicode
 from fabir_tf.pipelines.text.vocabulary import Vocabulary
 
 CAPITAL_SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
@@ -28,8 +29,10 @@ class GraphVocabulary(tf.Module):
     def __init__(self, vocabulary: Vocabulary, width: int):
         super().__init__()
         self.width = width
+        # No token holds half of a surrogate pair, which UTF-8 lacks.
+        words = {word: number for word, number in vocabulary.word_index.items() if is_unicode(word)}
         # TensorFlow makes no empty table; no token is empty.
-        words = vocabulary.word_index or {"": UNKNOWN}
+        words = words or {"": UNKNOWN}
         self.words = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(list(words), list(words.values()), tf.string, tf.int32), UNKNOWN
         )
