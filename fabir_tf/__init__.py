@@ -165,6 +165,7 @@ def _import_layers() -> None:
 
 def _import_old_layers() -> None:
     importlib.import_module("fabir_tf.compatibility")
+    importlib.import_module("fabir_tf.saved_optimizers")
 
 
 sys.meta_path.insert(0, _AfterImport("fabir_tf.layers", _import_old_layers))

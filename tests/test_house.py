@@ -24,6 +24,7 @@ _READING = _MODELS | {"backends", "onednn", "reading"}
 MAY_IMPORT = {
     "layers": {"layers"},
     "compatibility": {"layers"},
+    "saved_optimizers": {"backends"},
     "pipelines": _TEXT,
     "configuration": _TEXT,
     "version": set(),

@@ -25,6 +25,7 @@ VARIANTS = {
     "published": {},
     "row-wise": {"cross_attention": "row", "attention_kernel": "3x1", "selector": "linear"},
     "plain": {"attention_kernel": "none"},
+    "switching": {"interaction": "switching"},
 }
 # The order in which the oracle, like the paper, comes by them.
 REDUCTION = (
@@ -33,6 +34,8 @@ REDUCTION = (
     "reduction_layer/cross_attention",
 )
 PROCESSING = ("question_self_attention", "passage_self_attention", "cross_attention")
+# Where the question attends to the passage.
+SWITCHED = ("passage_self_attention", "question_self_attention", "question_cross_attention")
 
 
 def make_reader(**changes):
@@ -62,7 +65,8 @@ def by_the_oracle(reader, monkeypatch):
     weights = {layer.name: layer_testing.weights_of(layer) for layer in reader.model.layers if layer.weights}
     logits = oracles.fabir(inputs, weights, reader.config.to_dict())
     names = [*REDUCTION]
-    names += [f"processing_layer_{number}/{kind}" for number in (1, 2) for kind in PROCESSING]
+    second = SWITCHED if reader.config.interaction == "switching" else PROCESSING
+    names += [f"processing_layer_{number}/{kind}" for number, kinds in ((1, PROCESSING), (2, second)) for kind in kinds]
     return [np.exp(oracles.log_softmax(part[0])) for part in logits], dict(zip(names, found, strict=True))
 
 
@@ -79,8 +83,9 @@ def test_everything_equals_the_oracle(variant, monkeypatch):
         np.testing.assert_allclose(inside.attention[name], weights, atol=1e-4, err_msg=name)
 
 
-def test_axes_are_the_tokens_and_weights_sum_to_one():
-    inside = look_inside(make_reader(), QUESTION, PASSAGE)
+@pytest.mark.parametrize("interaction", ["repeated", "switching"])
+def test_axes_are_the_tokens_and_weights_sum_to_one(interaction):
+    inside = look_inside(make_reader(interaction=interaction), QUESTION, PASSAGE)
     assert inside.question == tokenize(QUESTION)
     assert inside.passage == tokenize(PASSAGE)
     passage, question = len(inside.passage.words), len(inside.question.words)
@@ -88,11 +93,13 @@ def test_axes_are_the_tokens_and_weights_sum_to_one():
         "cross_attention": (2, passage, question),
         "passage_self_attention": (2, passage, passage),
         "question_self_attention": (2, question, question),
+        "question_cross_attention": (2, question, passage),
     }
     for name, weights in inside.attention.items():
         kind = name.split("/")[1]
         assert weights.shape == shapes[kind]
-        axis = 1 if kind == "cross_attention" else 2
+        assert weights.shape[1:] == tuple(len(tokens.words) for tokens in inside.tokens_of(name))
+        axis = 1 if kind.endswith("cross_attention") else 2
         np.testing.assert_allclose(weights.sum(axis=axis), 1, rtol=1e-5)
 
 
@@ -177,6 +184,33 @@ def test_weights_of_a_model_of_ones_own(softmax_axis):
     del inputs["keys"]
     with pytest.raises(UserError, match="inputs: keys is missing, expected queries, keys, query_mask, key_mask"):
         attention_weights(model, inputs)
+
+
+@pytest.mark.parametrize("is_training", [None, False])
+def test_blocks_that_are_called_as_their_docstrings_show(is_training):
+    """With arguments by their places, perhaps with `training`, they weigh as they attend."""
+    passage, question = keras.Input((None, 8), name="passage"), keras.Input((None, 8), name="question")
+    masks = [keras.Input((None,), dtype="bool", name=f"{text}_mask") for text in ("passage", "question")]
+    block = layers.ProcessingLayer(num_heads=2, hidden_dim=8, name="block")
+    decoupled = layers.DecoupledAttention(num_heads=2, name="decoupled")
+    training = {} if is_training is None else {"training": is_training}
+    outputs = [
+        *block(passage, question, *masks, **training),
+        *decoupled(passage, passage, passage, masks[0], **training),
+    ]
+    model = keras.Model([passage, question, *masks], outputs)
+    random = np.random.default_rng(5)
+    inputs = {"passage": random.normal(size=(3, 6, 8)), "question": random.normal(size=(3, 4, 8))}
+    inputs |= {"passage_mask": np.ones((3, 6), bool), "question_mask": np.ones((3, 4), bool)}
+    found = attention_weights(model, inputs)
+    assert {name: weights.shape[2:] for name, weights in found.items()} == {
+        "block/question_self_attention": (4, 4),
+        "block/passage_self_attention": (6, 6),
+        "block/cross_attention": (6, 4),
+        "decoupled/attention": (6, 6),
+    }
+    x, mask = inputs["passage"], inputs["passage_mask"]
+    np.testing.assert_allclose(found["decoupled/attention"], decoupled.weigh(2 * x, 2 * x, mask, mask), rtol=1e-5)
 
 
 def test_a_model_that_does_not_attend_has_no_weights():

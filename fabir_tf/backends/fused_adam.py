@@ -16,8 +16,16 @@ class FusedAdam(keras.optimizers.Adam):
     Args:
         **kwargs: those of `keras.optimizers.Adam`, without `amsgrad`.
 
+    Raises:
+        ValueError: `amsgrad` is true.
+
     Reference: Kingma and Ba 2014, algorithm 1 in the order of its section 2.
     """
+
+    def __init__(self, *arguments, **kwargs):
+        super().__init__(*arguments, **kwargs)
+        if self.amsgrad:
+            raise ValueError("amsgrad must be False, keras.optimizers.Adam has it. Received: amsgrad=True")
 
     def apply(self, grads, trainable_variables=None):
         # The powers of beta are the same for all variables.
@@ -30,8 +38,8 @@ class FusedAdam(keras.optimizers.Adam):
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=derived(_power, self.beta_1, self.iterations),
-            beta2_power=derived(_power, self.beta_2, self.iterations),
+            beta1_power=tf.cast(derived(_power, self.beta_1, self.iterations), variable.dtype),
+            beta2_power=tf.cast(derived(_power, self.beta_2, self.iterations), variable.dtype),
             lr=tf.cast(learning_rate, variable.dtype),
             beta1=self.beta_1,
             beta2=self.beta_2,

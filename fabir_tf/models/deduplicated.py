@@ -119,8 +119,10 @@ def _unique_name(tensor: keras.KerasTensor) -> str:
     return f"unique_{tensor.name.partition('_')[2]}"
 
 
-def _is_per_word(operation: keras.Operation) -> bool:
-    joins_features = isinstance(operation, keras.layers.Concatenate) and operation.axis == -1
+def _is_per_word(operation: keras.Operation, node) -> bool:
+    # Along the last axis of ids lie the words themselves.
+    has_features = len(node.outputs[0].shape) > 2
+    joins_features = has_features and isinstance(operation, keras.layers.Concatenate) and operation.axis == -1
     return joins_features or getattr(operation, "per_word", False)
 
 
@@ -162,7 +164,7 @@ class _Run:
             self._compute(source)
         sources = {id(source) for source in node.input_tensors}
         is_once = self._once_per_token or getattr(operation, "per_word_in_training", False)
-        if is_once and _is_per_word(operation) and sources <= self.unique.keys():
+        if is_once and _is_per_word(operation, node) and sources <= self.unique.keys():
             self._compute_once(operation, node)
             return
         for source in node.input_tensors:

@@ -1,6 +1,7 @@
 """Looks inside a reader: the weights of every attention, and the start and end probabilities of every token."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 from keras import ops
 
 from fabir_tf.layers import ConvolutionalAttention, DecoupledEncoder, InteractionLayer, ProcessingLayer
-from fabir_tf.models.graph_nodes import calls_to
+from fabir_tf.layers.attention.decoupled_attention import Decoupled
+from fabir_tf.models.graph_nodes import call_of, calls_to
 from fabir_tf.models.outputs import END, NULL, START
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -18,6 +20,9 @@ from fabir_tf.pipelines.text.readable import is_blank
 from fabir_tf.pipelines.text.tokenizer import Tokens
 from fabir_tf.reading.answers import start_end_probabilities
 from fabir_tf.reading.reader import Reader, validate_single
+
+# The cross-attention of a layer in which the question attends to the passage, as in `--interaction=switching`.
+_OF_QUESTION = "question_cross_attention"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +35,8 @@ class Inspection:
             sum to less than 1; the rest is the probability of "no answer".
         attention: float32 weights by layer and kind, queries before keys, in the order of the layers:
             `"processing_layer_3/cross_attention"` is `(heads, P, Q)`, `.../passage_self_attention` `(heads, P, P)` and
-            `.../question_self_attention` `(heads, Q, Q)`. Empty for a model without such layers.
+            `.../question_self_attention` `(heads, Q, Q)`. In a layer in which the question attends to the passage,
+            `.../question_cross_attention` is `(heads, Q, P)`. Empty for a model without such layers.
     """
 
     question: Tokens
@@ -45,8 +51,8 @@ class Inspection:
         Args:
             kind: a key of `attention`.
         """
-        queries = self.question if kind.endswith("question_self_attention") else self.passage
-        keys = self.passage if kind.endswith("passage_self_attention") else self.question
+        queries = self.question if kind.endswith(("question_self_attention", _OF_QUESTION)) else self.passage
+        keys = self.passage if kind.endswith(("passage_self_attention", _OF_QUESTION)) else self.question
         return queries, keys
 
     def __repr__(self) -> str:
@@ -57,8 +63,8 @@ class Inspection:
 def look_inside(reader: Reader, question: str, passage: str) -> Inspection:
     """Answers one question and returns the intermediate results.
 
-    In column-wise cross-attention, the default, each question token's weights sum to 1 over the passage; in all other
-    attentions each query's weights sum to 1 over the keys.
+    In column-wise cross-attention, the default, each key's weights sum to 1 over the queries, so each question token's
+    over the passage; in all other attentions each query's weights sum to 1 over the keys.
 
     Args:
         reader: a trained reader.
@@ -115,13 +121,13 @@ def attention_weights(model: keras.Model, inputs: Mapping[str, Any]) -> dict[str
 
     Args:
         model: a functional model from `build_model`, or one of your own with the library's `DecoupledEncoder`,
-            `ReductionLayer`, `ProcessingLayer` or `ConvolutionalAttention`.
+            `ReductionLayer`, `ProcessingLayer`, `DecoupledAttention` or `ConvolutionalAttention`.
         inputs: a batch of the model's inputs by name.
 
     Returns:
         Float32 weights `(batch, heads, queries, keys)` by layer and kind, as in `Inspection.attention`; a
-        `ConvolutionalAttention` of its own is called `{layer}/attention`. Padding has weight 0 on the axis that the
-        weights sum to 1 over, and no meaning on the other. Empty for a model without such layers.
+        `ConvolutionalAttention` or `DecoupledAttention` of its own is called `{layer}/attention`. Padding has weight 0
+        on the axis that the weights sum to 1 over, and no meaning on the other. Empty for a model without such layers.
 
     Raises:
         UserError: an input is missing.
@@ -143,13 +149,34 @@ def attention_weights(model: keras.Model, inputs: Mapping[str, Any]) -> dict[str
     for layer in attending:
         for arguments, values in zip(calls[layer.name], entering[layer.name], strict=True):
             by_id = {id(tensor): value for tensor, value in zip(arguments.keras_tensors, values, strict=True)}
-            args, kwargs = arguments.fill_in(by_id)
+            named, symbols = (
+                _by_name(layer, *arguments.fill_in(by_id)),
+                _by_name(layer, arguments.args, arguments.kwargs),
+            )
             weights = next(part for kind, part in _WEIGHTS.items() if isinstance(layer, kind))
-            found |= {f"{layer.name}/{kind}": _as_array(part) for kind, part in weights(layer, *args, **kwargs).items()}
+            attends = "question" if _is_of_question(symbols.get("passage_mask")) else "passage"
+            for kind, part in weights(layer, **named).items():
+                found[f"{layer.name}/{_KINDS[attends].get(kind, kind)}"] = _as_array(part)
     return found
 
 
-def _encoder_weights(layer: DecoupledEncoder, x, mask, text: str) -> dict:
+def _by_name(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """The arguments of a call by their names, however they were given."""
+    named = inspect.signature(layer.call).bind(*args, **kwargs).arguments
+    return {name: value for name, value in named.items() if name != "training"}
+
+
+def _is_of_question(tensor: Any) -> bool:
+    """Whether a symbolic tensor depends on inputs of the question alone."""
+    if not isinstance(tensor, keras.KerasTensor):
+        return False
+    sources = call_of(tensor)[1].input_tensors
+    if not sources:
+        return tensor.name.startswith("question")
+    return all(map(_is_of_question, sources))
+
+
+def _encoder_weights(layer: DecoupledEncoder, x, mask, text: str) -> dict[str, Any]:
     x = x + layer.encode_wide(x)
     return {f"{text}_self_attention": layer.self_attention.weigh(x, x, mask, mask)}
 
@@ -158,12 +185,11 @@ def _interaction_weights(
     layer: InteractionLayer,
     passage,
     question,
-    passage_encodings=None,
-    question_encodings=None,
-    *,
     passage_mask,
     question_mask,
-) -> dict:
+    passage_encodings=None,
+    question_encodings=None,
+) -> dict[str, Any]:
     # The layer's own `call` up to its cross-attention.
     found = {}
     if isinstance(layer, ProcessingLayer):
@@ -176,7 +202,12 @@ def _interaction_weights(
     return found | {"cross_attention": _weighed(layer.cross_attention, passage, question, passage_mask, question_mask)}
 
 
-def _own_weights(layer: ConvolutionalAttention, queries, keys, values, query_mask, key_mask) -> dict:
+def _decoupled_weights(layer: Any, embeddings, wide_encodings, encodings, mask) -> dict[str, Any]:
+    x = embeddings + wide_encodings
+    return {"attention": layer.weigh(x, x, mask, mask)}
+
+
+def _own_weights(layer: ConvolutionalAttention, queries, keys, values, query_mask, key_mask) -> dict[str, Any]:
     return {"attention": _weighed(layer, queries, keys, query_mask, key_mask)}
 
 
@@ -190,7 +221,19 @@ def _weighed(layer: ConvolutionalAttention, queries, keys, query_mask, key_mask)
 _WEIGHTS: dict[type, Callable[..., dict]] = {
     DecoupledEncoder: _encoder_weights,
     InteractionLayer: _interaction_weights,
+    # Before the class that it inherits from.
+    Decoupled: _decoupled_weights,
     ConvolutionalAttention: _own_weights,
+}
+
+# What the weights are called, by the text that stands in the place of the passage; kinds that are missing stay.
+_KINDS = {
+    "passage": {},
+    "question": {
+        "passage_self_attention": "question_self_attention",
+        "question_self_attention": "passage_self_attention",
+        "cross_attention": _OF_QUESTION,
+    },
 }
 
 

@@ -4,6 +4,7 @@ from keras import ops
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import any_token, masked_softmax, zero_padding, zero_padding_rows
 from fabir_tf.layers.core.shared_values import derived, leading, rows, same_texts, shape_of, texts
@@ -146,6 +147,7 @@ class ConvolutionalAttention(keras.layers.Layer):
                 shape=(*self.kernel_size, self.num_heads, outputs),
                 initializer=self._identity_kernel if self.shared_query_key_init else GlorotUniform(),
             )
+        stay_frozen(self)
 
     def call(self, queries, keys, values, query_mask, key_mask, training=None):
         for x, mask in ((queries, query_mask), (keys, key_mask), (values, key_mask)):

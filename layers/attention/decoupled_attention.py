@@ -4,6 +4,7 @@ import keras
 
 from fabir_tf.layers.attention.convolutional_attention import ConvolutionalAttention
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import ExplicitMask
 from fabir_tf.layers.core.shared_values import same_texts
@@ -16,6 +17,7 @@ class Decoupled(ExplicitMask):
         super().build(embeddings_shape, embeddings_shape, embeddings_shape)
         self.encoding_value_map = self._encoding_map("encoding_value", encodings_shape, 1.0)
         self.encoding_output_map = self._encoding_map("encoding_output", encodings_shape, self.residual_init_scale)
+        stay_frozen(self)
 
     def _encoding_map(self, name, encodings_shape, gain):
         initializer = GlorotUniform(gain=gain)

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.exact_bias import Conv2D
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import ExplicitMask, zero_padding
 
@@ -59,6 +60,7 @@ class ConvolutionalHighway(ExplicitMask, keras.layers.Layer):
     def build(self, x_shape):
         for convolution in (*self.transforms, *self.gates):
             convolution.build((*x_shape, 1))
+        stay_frozen(self)
 
     def call(self, x, mask):
         for transform, gate in zip(self.transforms, self.gates, strict=True):

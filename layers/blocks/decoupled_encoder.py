@@ -4,6 +4,7 @@ from fabir_tf.layers.attention.decoupled_attention import decoupled
 from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
 from fabir_tf.layers.core.dropout import Dropout
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.masking import ExplicitMask
 from fabir_tf.layers.core.shared_values import same_texts
 from fabir_tf.layers.embeddings.position_encoding import PositionEncoding
@@ -99,6 +100,7 @@ class DecoupledEncoder(ExplicitMask, keras.layers.Layer):
         for text in TEXTS:
             self.self_norms[text].build(x_shape, x_shape)
             self.encoding_norms[text].build(encoding_shape, encoding_shape)
+        stay_frozen(self)
 
     def call(self, x, mask, text, training=None):
         same_texts(x, mask)

@@ -1,6 +1,7 @@
 import keras
 
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.shared_values import rows, texts
 
@@ -47,6 +48,7 @@ class FeedForward(keras.layers.Layer):
         )
         self.hidden.build(input_shape)
         self.output_map.build((*input_shape[:-1], self.hidden_dim))
+        stay_frozen(self)
 
     def call(self, x):
         return texts(self.output_map(self.hidden(rows(x))), x)

@@ -1,6 +1,7 @@
 import keras
 
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.shared_values import rows, texts
 
@@ -49,6 +50,7 @@ class Highway(keras.layers.Layer):
         ]
         for dense in (*self.transforms, *self.gates):
             dense.build(input_shape)
+        stay_frozen(self)
 
     def call(self, x):
         words = rows(x)

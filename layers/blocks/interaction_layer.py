@@ -3,6 +3,7 @@ import keras
 from fabir_tf.layers.attention.registry import find_attention
 from fabir_tf.layers.blocks.feed_forward import FeedForward
 from fabir_tf.layers.blocks.residual_norm import ResidualNorm
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.shared_values import same_texts
 
 
@@ -106,6 +107,7 @@ class InteractionLayer(keras.layers.Layer):
         for norm in (self.passage_cross_norm, self.passage_feed_forward_norm):
             norm.build(passage_shape, passage_shape)
         self.question_feed_forward_norm.build(question_shape, question_shape)
+        stay_frozen(self)
 
     def call(self, passage, question, passage_mask, question_mask, training=None):
         return self.interact(passage, question, passage_mask, question_mask, training)

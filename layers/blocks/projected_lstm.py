@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import ExplicitMask, zero_padding
 
@@ -89,6 +90,7 @@ class ProjectedLstm(ExplicitMask, keras.layers.Layer):
         self.kernel = self.add_weight(name="kernel", shape=(x_shape[-1], gates), initializer=GlorotUniform())
         self.bias = self.add_weight(name="bias", shape=(gates,), initializer="zeros")
         self.steps.build((*x_shape[:2], gates))
+        stay_frozen(self)
 
     def call(self, x, mask, state):
         # The inputs' share of the gates of all steps is one product.

@@ -3,6 +3,7 @@ import functools
 import keras
 from keras import ops
 
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.masking import ExplicitMask, reversal, zero_padding
 
 # cuDNN's GRU, whatever a backend prefers, so that all have the same weights.
@@ -57,6 +58,7 @@ class RecurrentEncoder(ExplicitMask, keras.layers.Layer):
     def build(self, x_shape):
         self.forward.build(x_shape)
         self.backward.build(x_shape)
+        stay_frozen(self)
 
     def call(self, x, mask):
         order = reversal(mask)

@@ -2,6 +2,7 @@ import keras
 
 from fabir_tf.layers.blocks.interaction_layer import InteractionLayer
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 
 
@@ -50,6 +51,7 @@ class ReductionLayer(InteractionLayer):
     def build(self, passage_shape, question_shape, passage_encodings_shape, question_encodings_shape):
         super().build(passage_shape, question_shape)
         self.reduction.build(passage_shape)
+        stay_frozen(self)
 
     def call(
         self, passage, question, passage_encodings, question_encodings, passage_mask, question_mask, training=None

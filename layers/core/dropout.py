@@ -63,7 +63,7 @@ class Dropout(keras.layers.Layer):
 
     def _random_bytes(self, inputs):
         """Uniform integers: from -128 to 127 in the shape of the inputs, and one from 0 to 255."""
-        is_text = len(inputs.shape) == 3
+        is_text = len(inputs.shape) == 3 and inputs.shape[2] is not None
         shape = (*derived(leading, inputs), inputs.shape[2]) if is_text else ops.shape(inputs)
         quadruples, size, shape = derived(_amounts, *shape)
         numbers = keras.random.randint(quadruples, -(2**31), 2**31 - 1, "int32", seed=self.seed_generator)

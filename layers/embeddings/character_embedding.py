@@ -4,6 +4,7 @@ from keras import ops
 from fabir_tf.layers.core.dense_gradient import dense_gradient
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import add_bias
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.ids import PADDING, known_ids
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.core.masking import MASKED_LOGIT
@@ -129,6 +130,7 @@ class CharacterEmbedding(keras.layers.Layer):
     def build(self, input_shape):
         self.table = self.add_weight(name="table", shape=(self.rows, self.dim), initializer=StandardNormal())
         self.convolution.build((None, None, self.dim))
+        stay_frozen(self)
 
     def call(self, characters, training=None):
         batch, length = ops.shape(characters)[:2]

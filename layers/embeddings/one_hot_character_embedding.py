@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from fabir_tf.layers.core.exact_bias import Conv1D, Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.ids import PADDING, UNKNOWN, known_ids
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.embeddings.character_embedding import at_least_kernel_wide, strongest_windows
@@ -62,6 +63,7 @@ class OneHotCharacterEmbedding(keras.layers.Layer):
         self.convolution.build((None, None, self.known + 2))
         self.hidden.build((None, self.filters))
         self.output_map.build((None, self.filters))
+        stay_frozen(self)
 
     def call(self, characters):
         batch, length = ops.shape(characters)[:2]

@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Conv1D
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.ids import known_ids
 from fabir_tf.layers.core.initializers import GlorotUniform, StandardNormal
 from fabir_tf.layers.embeddings.character_embedding import character_vectors
@@ -63,6 +64,7 @@ class SummedCharacterEmbedding(keras.layers.Layer):
     def build(self, input_shape):
         self.table = self.add_weight(name="table", shape=(self.rows, self.dim), initializer=StandardNormal())
         self.convolution.build((None, self.dim, 1))
+        stay_frozen(self)
 
     def call(self, characters, training=None):
         batch, length = ops.shape(characters)[:2]

@@ -1,6 +1,7 @@
 import keras
 
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.embeddings.word_table import WordTable
 
@@ -39,6 +40,7 @@ class WordEmbedding(WordTable):
     def build(self, input_shape):
         super().build(input_shape)
         self.projection.build((*input_shape, self.dim))
+        stay_frozen(self)
 
     def call(self, words):
         return self.projection(super().call(words))

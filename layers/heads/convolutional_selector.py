@@ -2,6 +2,7 @@ import keras
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Conv1D
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import mask_logits, zero_padding
 from fabir_tf.layers.core.shared_values import same_texts
@@ -64,6 +65,7 @@ class ConvolutionalSelector(keras.layers.Layer):
     def build(self, passage_shape):
         self.hidden.build(passage_shape)
         self.logits.build((*passage_shape[:-1], self.filters))
+        stay_frozen(self)
 
     def call(self, passage, passage_mask, training=None):
         same_texts(passage, passage_mask)

@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import SmallNormal
 
 
@@ -40,6 +41,7 @@ class DenseHead(keras.layers.Layer):
     def build(self, x_shape):
         self.build_hidden(x_shape)
         self.logits = self._built_dense("logits", x_shape, 2)
+        stay_frozen(self)
 
     def build_hidden(self, x_shape):
         """Builds the layers of `hidden`; there are none here."""

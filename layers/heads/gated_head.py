@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.heads.dense_head import DenseHead
 
 
@@ -33,6 +34,7 @@ class GatedHead(DenseHead):
     def build(self, x_shape):
         self.gate = self._built_dense("gate", x_shape, 2, "relu")
         self.value = self._built_dense("value", x_shape, 2, "tanh")
+        stay_frozen(self)
 
     def call(self, x, training=None):
         x = self.drop(x, training=training)

@@ -2,6 +2,7 @@ import keras
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import mask_logits
 
@@ -42,6 +43,7 @@ class LinearSelector(keras.layers.Layer):
 
     def build(self, passage_shape):
         self.logits.build(passage_shape)
+        stay_frozen(self)
 
     def call(self, passage, passage_mask, training=None):
         logits = self.logits(self.drop(passage, training=training))

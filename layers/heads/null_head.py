@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.core.dropout import Dropout
 from fabir_tf.layers.core.exact_bias import Dense
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.core.initializers import GlorotUniform
 from fabir_tf.layers.core.masking import MASKED_LOGIT, masked_softmax, zero_padding
 
@@ -71,6 +72,7 @@ class NullHead(keras.layers.Layer):
         self.compare.build((None, None, 2 * features))
         self.of_span.build((None, 2 * features))
         self.logits.build((None, 2 * self.hidden_dim + self.hidden_dim // 2))
+        stay_frozen(self)
 
     def call(self, passage, question, start_logits, end_logits, passage_mask, question_mask, training=None):
         passage, question = zero_padding(passage, passage_mask), zero_padding(question, question_mask)
@@ -94,8 +96,9 @@ class NullHead(keras.layers.Layer):
             evidence: float32 tensor `(batch, passage)`, how likely each token starts or ends the answer.
         """
         places = ops.arange(ops.shape(passage)[1], dtype="float32")
-        closeness = ops.exp(-ops.abs(self.decay) * ops.abs(places[:, None] - places))
-        near = self.near * ops.log(ops.matmul(evidence, closeness) + _LEAST)
+        near, decay = ops.cast(self.near, "float32"), ops.cast(self.decay, "float32")
+        closeness = ops.exp(-ops.abs(decay) * ops.abs(places[:, None] - places))
+        near = near * ops.log(ops.matmul(evidence, closeness) + _LEAST)
         likeness = ops.matmul(question * self.match, ops.transpose(passage, (0, 2, 1))) / passage.shape[-1] ** 0.5
         logits = ops.cast(likeness, "float32") + near[:, None]
         weights = masked_softmax(logits, passage_mask[:, None])

@@ -3,6 +3,7 @@ from keras import ops
 
 from fabir_tf.layers.blocks.recurrent_encoder import RecurrentEncoder
 from fabir_tf.layers.core.dropout import Dropout
+from fabir_tf.layers.core.frozen import stay_frozen
 from fabir_tf.layers.heads.token_logits import TokenLogits
 
 
@@ -55,6 +56,7 @@ class StartConditionedSelector(keras.layers.Layer):
         self.start.build((None, None, flow + modelled))
         self.end_encoder.build((None, None, flow + 3 * modelled))
         self.end.build((None, None, flow + 2 * self.units))
+        stay_frozen(self)
 
     def call(self, flow, modelled, passage_mask, training=None):
         start = self.start(ops.concatenate([flow, modelled], axis=-1), passage_mask, training=training)

@@ -435,7 +435,10 @@ def _computed_shapes(layer, shapes):
 
 
 def _check_saving(layer, inputs):
-    """A functional model with the layer is restored from a `.keras` file with all of its weights."""
+    """A functional model with the layer is restored from a `.keras` file with all of its weights.
+
+    A frozen layer is still frozen in a copy, which Keras makes of the layer's configuration as it does in loading.
+    """
     symbols = {
         name: keras.Input(_unknown_lengths(value)[1:], name=name, dtype=value.dtype.name)
         for name, value in inputs.items()
@@ -449,6 +452,9 @@ def _check_saving(layer, inputs):
     assert len(weights) == len(loaded_weights)
     for weight, loaded_weight in zip(weights, loaded_weights, strict=True):
         np.testing.assert_array_equal(weight, loaded_weight)
+    layer.trainable = False
+    assert keras.models.clone_model(model).trainable_variables == []
+    layer.trainable = True
     for output, wanted in zip(run(loaded, inputs), run(layer, inputs), strict=True):
         np.testing.assert_allclose(output, wanted, rtol=1e-6, atol=1e-6)
         assert np.isfinite(output).all()

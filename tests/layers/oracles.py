@@ -321,7 +321,10 @@ def fabir(inputs, weights, config):
     )
     for number in range(1, config["num_layers"] + 1):
         layer_weights = weights[f"processing_layer_{number}"]
-        state = processing_layer(*state, masks["passage"], masks["question"], layer_weights, config["num_heads"], axis)
+        # In every second layer the two texts change places.
+        order = -1 if config["interaction"] == "switching" and number % 2 == 0 else 1
+        ordered = [masks["passage"], masks["question"]][::order]
+        state = processing_layer(*state[::order], *ordered, layer_weights, config["num_heads"], axis)[::order]
     if config["selector"] == "linear":
         return linear_selector(state[0], weights["selector"])
     return convolutional_selector(state[0], masks["passage"], weights["selector"])
