@@ -17,13 +17,13 @@ def certainty_rows(judged: Sequence[Judged]) -> Iterator[dict]:
     """The table of all predictions with probabilities.
 
     Args:
-        judged: the predictions.
+        judged: the predictions; questions that their files lack have no probability and do not count.
 
     Yields:
         Rows by `COLUMNS`: percentages and percentage points; `no_answer_auroc` from 0 to 1, None without unanswerable
         questions or their probabilities.
     """
-    for one in judged:
+    for one in (each.predicted for each in judged):
         if one.probabilities is None:
             continue
         row = {
@@ -39,6 +39,7 @@ def certainty_rows(judged: Sequence[Judged]) -> Iterator[dict]:
 
 def no_answer_auroc(judged: Judged) -> float | None:
     """How well no-answer probabilities tell unanswerable questions; None if there is nothing to tell."""
+    judged = judged.predicted
     if judged.no_answer_probabilities is None or not _has_both_kinds(judged):
         return None
     return auroc(judged.no_answer_probabilities, judged.is_unanswerable)
@@ -54,6 +55,7 @@ def roc(judged: Judged) -> tuple[np.ndarray, np.ndarray] | None:
         Shares of the answerable and of the unanswerable questions with at least a probability, both falling from 1 to
         0, float `(probabilities + 1,)`; None if there is nothing to tell.
     """
+    judged = judged.predicted
     if judged.no_answer_probabilities is None or not _has_both_kinds(judged):
         return None
     none, is_unanswerable = judged.no_answer_probabilities, judged.is_unanswerable
@@ -75,6 +77,7 @@ def risk_coverage(judged: Judged) -> tuple[np.ndarray, np.ndarray] | None:
 
     Reference: El-Yaniv and Wiener 2010, On the Foundations of Noise-free Selective Classification.
     """
+    judged = judged.predicted
     if judged.probabilities is None:
         return None
     order = np.argsort(-judged.probabilities, kind="stable")

@@ -32,6 +32,13 @@ class Judged:
     is_unanswerable: np.ndarray
 
     @functools.cached_property
+    def predicted(self) -> "Judged":
+        """The same without the questions that the file lacks."""
+        kept = np.array([prediction is not None for prediction in self.predictions])
+        arrays = (self.exact_match, self.f1, self.first_match, self.is_unanswerable)
+        return Judged(self.name, tuple(filter(None, self.predictions)), *(array[kept] for array in arrays))
+
+    @functools.cached_property
     def probabilities(self) -> np.ndarray | None:
         """Float64 `(questions,)`, 0 for a question that the file lacks; None if an answer has none."""
         return self._numbers("probability")

@@ -12,6 +12,7 @@ from fabir_tf.reading.certainty import CertaintyBin, calibration_error
 from fabir_tf.reading.inspection import Inspection
 
 _DPI = 110
+_LONGEST_SIDE = 8_000
 _WIDTH_OF_BARS = 0.8
 
 
@@ -221,11 +222,12 @@ def _name(set_ticks: Callable, words: Sequence[str], **options) -> None:
 
 
 def _plain(name: str) -> str:
-    """A name without formulas, which begin with a dollar."""
-    return name.replace("$", r"\$")
+    """A name without formulas, which begin with a dollar, and without `_` in front, which matplotlib hides."""
+    return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")
 
 
 def _png(figure: Figure) -> bytes:
     content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=_DPI)
+    # One attention of 1,500 tokens would otherwise take gigabytes.
+    figure.savefig(content, format="png", dpi=min(_DPI, _LONGEST_SIDE / max(figure.get_size_inches())))
     return content.getvalue()

@@ -13,7 +13,7 @@ from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import Judged
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures, write_picture
 from fabir_tf.analysis.scores import ALL, COLUMNS, score_groups
-from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.datasets.squad import SquadData, question_with
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import sheet_text, write_text
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset
@@ -22,7 +22,11 @@ from fabir_tf.reading.inspection import look_inside
 from fabir_tf.reading.reader import Reader
 
 # What only predictions with probabilities have, and data with reasons.
-_OPTIONAL = ("certainty.csv", "certainty.png", "risk_coverage.png", "no_answer_roc.png", "by_reason.png")
+_OPTIONAL = (
+    "certainty.csv", "certainty.png", "risk_coverage.png", "no_answer_roc.png", "by_reason.png", "by_answerable.png",
+)  # fmt: skip
+
+_SHEET = "to_judge_{}.csv"
 
 
 def write_analysis(
@@ -50,6 +54,9 @@ def write_analysis(
     for name in _OPTIONAL:
         # Those of an earlier analysis would seem to belong to this one.
         (folder / name).unlink(missing_ok=True)
+    for path in folder.glob(_SHEET.format("*")):
+        if not is_filled_in(path):
+            path.unlink()
     rows = score_groups(judged, ways)
     write_text(folder / "scores.csv", sheet_text(COLUMNS, rows))
     parts = [page.table(_of(rows, ALL))]
@@ -67,7 +74,7 @@ def write_analysis(
     head = ("predictions", "class", "errors", "of the errors", "by rule")
     parts += [page.heading("Classes of errors"), page.plain_table(head, lines)]
     for one in judged:
-        _write_sheet(folder / f"to_judge_{one.name}.csv", sheet_text(SHEET_COLUMNS, sheet(data, one)), log)
+        _write_sheet(folder / _SHEET.format(one.name), sheet_text(SHEET_COLUMNS, sheet(data, one)), log)
         parts += [page.heading(f"{one.name}: the worst answers"), errors(data, one, worst_answers(one, most_errors))]
         if one.probabilities is not None:
             surest = errors(data, one, surest_errors(one, most_errors))
@@ -90,7 +97,9 @@ def _certainty(folder: Path, judged: Sequence[Judged]) -> list[str]:
         return []
     write_text(folder / "certainty.csv", sheet_text(CERTAINTY_COLUMNS, rows))
     bins = {
-        one.name: certainty_bins(one.probabilities, one.exact_match) for one in judged if one.probabilities is not None
+        one.name: certainty_bins(one.predicted.probabilities, one.predicted.exact_match)
+        for one in judged
+        if one.predicted.probabilities is not None
     }
     head = ("predictions", "mean probability", "EM", "calibration error", "with the first reference alone", "AUROC")
     lines = [
@@ -127,9 +136,7 @@ def write_inspection(folder: Path, data: SquadData, reader: Reader, question_id:
     Raises:
         UserError: no question has the id, matplotlib is missing, or the passage does not fit one window.
     """
-    question = next((question for question in data.questions if question.id == question_id), None)
-    if question is None:
-        raise UserError(f"--question_id={question_id}: no such question in {data.name}, expected the id of one")
+    question = question_with(data, question_id)
     if not has_pictures():
         raise UserError(NO_PICTURES)
     from fabir_tf.analysis import pictures

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from fabir_tf.beam.pipeline import COUNTERS, NAMESPACE
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.processes import module_command
 
 Build = Callable[[beam.Pipeline], None]
 Watch = Callable[[], object]
@@ -49,7 +49,7 @@ def run_in_processes(build: Build, processes: int, watch: Watch, seconds: float 
     options = PipelineOptions([f"--direct_num_workers={processes}"])
     with tempfile.NamedTemporaryFile(prefix="fabir-beam-") as mark:
         # `exec`, so that the shell between the two processes is gone.
-        command = f"exec {shlex.quote(sys.executable)} -m fabir_tf.beam.worker {shlex.quote(mark.name)}"
+        command = f"exec {shlex.join([*module_command('fabir_tf.beam.worker'), mark.name])}"
         runner = FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command))
         return _Run(lambda: _counted(_pipeline(build, options, runner))).wait(watch, seconds)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fabir_tf.beam.questions import GivenQuestion
-from fabir_tf.beam.storage import files_like, is_folder, open_file
+from fabir_tf.beam.storage import files_below, files_like, is_file, is_folder, open_file
 from fabir_tf.pipelines.datasets.row_ranges import EXPECTED, RowRange, is_rows, row_ranges, rows_of_range
 from fabir_tf.pipelines.datasets.rows import PASSAGE_KEYS, Row, RowReader
 from fabir_tf.pipelines.documents.documents import PDF, PLAIN, Document
@@ -100,7 +100,8 @@ def input_files(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
     rows: list[str] = []
     documents: list[str] = []
     for name in inputs:
-        found = _documents_in(name) if is_folder(name) else files_like(name)
+        # A name may hold what stands for other letters in a pattern.
+        found = _documents_in(name) if is_folder(name) else [name] if is_file(name) else files_like(name)
         if not found:
             expected = f"files that end in {', '.join(FORMATS)}" if is_folder(name) else "a file"
             raise UserError(f"--input={name}: found nothing, expected {expected}")
@@ -227,7 +228,7 @@ def _id_of(path: str, row: Row) -> str | int:
 
 def _documents_in(folder: str) -> list[str]:
     below = folder.rstrip("/") + "/"
-    return [path for path in files_like(below + "**") if _is_document(path) and not _is_hidden(path[len(below) :])]
+    return [path for path in files_below(folder, "**") if _is_document(path) and not _is_hidden(path[len(below) :])]
 
 
 def _is_hidden(path: str) -> bool:

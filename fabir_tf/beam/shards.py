@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabir_tf.beam.records import Asked, Rejected
-from fabir_tf.beam.storage import files_like, open_file, write_file
+from fabir_tf.beam.storage import files_below, open_file, write_file
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import Answer
 
@@ -46,8 +46,18 @@ class Shards:
 
     def finished(self) -> set[int]:
         """The numbers of the shards that are there."""
-        found = set(files_like(self.path("answers", "*", self.format)))
+        found = set(self.files("answers", self.format))
         return {number for number in range(self.count) if self.answers_path(number) in found}
+
+    def files(self, kind: str, format: str) -> list[str]:
+        """The files of a kind that are there, of all shards.
+
+        Args:
+            kind: the beginning of their names.
+            format: their ending; `*` is any.
+        """
+        folder, _, name = self.path(kind, "*", format).rpartition("/")
+        return files_below(folder, name)
 
     def write(self, number: int, rows: Sequence[dict[str, Any]], rejected: Sequence[Rejected]) -> None:
         """Writes a shard; its answers last, because they say that it is finished.

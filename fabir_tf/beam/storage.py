@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -57,6 +58,32 @@ def is_folder(path: str) -> bool:
     return path.endswith("/") or os.path.isdir(path)
 
 
+def is_file(path: str) -> bool:
+    """Whether there is a file of exactly this path.
+
+    Raises:
+        UserError: the store cannot be asked.
+    """
+    try:
+        return FileSystems.exists(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be looked for ({_reason(error)}), expected a file.") from None
+
+
+def files_below(folder: str, pattern: str) -> list[str]:
+    """The files below a folder whose paths fit a pattern, sorted.
+
+    Args:
+        folder: stands for nothing but itself, whatever letters it has.
+        pattern: of the rest of the path.
+
+    Raises:
+        UserError: the store cannot be asked.
+    """
+    begin = folder.rstrip("/") + "/"
+    return [path for path in files_like(re.sub(r"[*?[]", "?", begin) + pattern) if path.startswith(begin)]
+
+
 def files_like(pattern: str) -> list[str]:
     """The files whose paths fit a pattern, sorted.
 
@@ -66,11 +93,13 @@ def files_like(pattern: str) -> list[str]:
     Raises:
         UserError: the store cannot be asked.
     """
+    # Beam finds nothing where a relative path begins with a folder that is not named in full.
+    is_relative = "://" not in pattern and not os.path.isabs(pattern)
     try:
-        (found,) = FileSystems.match([pattern])
+        (found,) = FileSystems.match([f"./{pattern}" if is_relative else pattern])
     except (OSError, ValueError) as error:
         raise UserError(f"{pattern}: cannot be listed ({_reason(error)}), expected files.") from None
-    return sorted(one.path for one in found.metadata_list)
+    return sorted(one.path.removeprefix("./" if is_relative else "") for one in found.metadata_list)
 
 
 def _reason(error: Exception) -> str:

@@ -25,7 +25,7 @@ from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
 from fabir_tf.commands import cli
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
-from fabir_tf.pipelines.datasets.squad import SquadData
+from fabir_tf.pipelines.datasets.squad import SquadData, question_with
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import removed_on_failure, validate_writable
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
@@ -56,6 +56,9 @@ def main(values: flags.FlagValues) -> None:
     answers = {name: read_predictions(path) for name, path in named.items()}
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "dev", **options.tfds_folders, log=cli.to_stderr)
+    if values.question_id:
+        # Before the analysis, which may take minutes.
+        question_with(data, values.question_id)
     with removed_on_failure(folder):
         _write(values, folder, data, answers, reader_folder)
 
@@ -96,8 +99,8 @@ def _named(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not equals or Path(text).exists():
         return Path(text).stem, text
-    if not name or not path:
-        raise UserError(f"--predictions_files: found {text!r}, expected FILE or NAME=FILE")
+    if not name or not path or Path(name).name != name:
+        raise UserError(f"--predictions_files: found {text!r}, expected FILE or NAME=FILE, with a name without slashes")
     return name, path
 
 

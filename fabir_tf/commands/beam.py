@@ -160,7 +160,7 @@ def _keep_origin(
 ) -> None:
     """Writes what the shards are made from, or checks that those which are there are made from the same."""
     from fabir_tf.beam.records import digest_of_files, digest_of_names
-    from fabir_tf.beam.storage import files_like, open_file, write_file
+    from fabir_tf.beam.storage import is_file, open_file, write_file
 
     model = user_path(values.saved_model)
     paths = [model / "saved_model.pb", *sorted(path for path in (model / "variables").glob("*") if path.is_file())]
@@ -174,10 +174,10 @@ def _keep_origin(
     for name in ("n_best", "shard_records", "output_format"):
         origin[f"--{name}"] = f"--{name}={values[name].value}"
     path = f"{values.output_dir.rstrip('/')}/{ORIGIN}"
-    if files_like(path):
+    if is_file(path):
         with open_file(path) as file:
             _validate_origin(path, file.read(), origin)
-    elif files_like(shards.path("answers", "*", "*")):
+    elif shards.files("answers", "*"):
         raise UserError(f"{path} is missing, which says what the shards were made from: expected another --output_dir")
     else:
         write_file(path, (json.dumps(origin, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))

@@ -8,7 +8,6 @@ import re
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from fabir_tf.pipelines.files import (
     write_text,
 )
 from fabir_tf.pipelines.json_files import read_json
+from fabir_tf.pipelines.processes import module_command
 from fabir_tf.reading.run_directory import RunDirectory
 
 # Published figures in a comment of a flag file.
@@ -130,20 +130,28 @@ def check_plan(plan: Plan) -> None:
     """
     path = plan.folder / "plan.json"
     asked = {"flags": list(plan.flags), "dataset": plan.dataset}
-    digest = file_digest([name for name in map(user_path, named_files(plan.dataset)) if name.is_file()])
+    digest = _digest_of_files(plan.dataset)
+    digests = {flag: found for flag in plan.flags if (found := _digest_of_files(flag.partition("=")[2]))}
     if not path.exists():
-        write_text(path, json.dumps(asked | {"digest": digest}, indent=2) + "\n")
+        write_text(path, json.dumps(asked | {"digest": digest, "digests": digests}, indent=2) + "\n")
         return
     recorded = read_json(path)
     # Earlier versions did not record the content of files.
-    known = recorded.pop("digest", digest) if isinstance(recorded, dict) else digest
-    if recorded == asked and known != digest:
-        raise UserError(
-            f"{path}: the files of {plan.dataset} have changed since the first runs were scored on them, expected the "
-            "same: name another --output"
-        )
+    known, known_digests = digest, {}
+    if isinstance(recorded, dict):
+        known, known_digests = recorded.pop("digest", digest), recorded.pop("digests", {})
     if recorded != asked:
         raise UserError(f"{path}: found a comparison with {recorded}, expected {asked}: name another --output")
+    changed = [flag for flag, found in digests.items() if known_digests.get(flag, found) != found]
+    if known != digest or changed:
+        what = f"the files of {plan.dataset}" if known != digest else f"what {changed[0]} names"
+        raise UserError(f"{path}: {what} has changed since the first runs, expected the same: name another --output")
+
+
+def _digest_of_files(names: str) -> str:
+    """The SHA-256 of the files among some names with commas between them; "" if none is a file."""
+    files = [name for name in map(user_path, named_files(names)) if name.is_file()]
+    return file_digest(files) if files else ""
 
 
 def _run(plan: Plan, config: Path, seed: int) -> dict:
@@ -219,9 +227,12 @@ def run_command(name: str, flags: Sequence[str], config: Path) -> None:
     """
     with _raising_on_termination():
         # So that a run does not affect the precision, memory and random numbers of the next.
-        done = subprocess.run([sys.executable, "-m", "fabir_tf.commands.entry", name, *flags], check=False)
+        done = subprocess.run([*module_command("fabir_tf.commands.entry"), name, *flags], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
+    if done.returncode < 0:
+        cause = f"was ended by {signal.Signals(-done.returncode).name}"
+        raise UserError(f"{config}: fabir-{name} {cause}, as the system does where memory is short")
     if done.returncode:
         raise UserError(f"{config}: fabir-{name} ended with status {done.returncode}, see the message above")
 

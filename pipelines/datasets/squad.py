@@ -195,6 +195,22 @@ def check_offsets(data: SquadData) -> None:
         raise UserError(f"{data.name}: {describe_offset(data, *wrong[0])}; {count}; fabir-convert --mend mends some.")
 
 
+def question_with(data: SquadData, identifier: str) -> Question:
+    """The question with an id.
+
+    Args:
+        data: the questions.
+        identifier: the id.
+
+    Raises:
+        UserError: no question has it.
+    """
+    for question in data.questions:
+        if question.id == identifier:
+            return question
+    raise UserError(f"--question_id={identifier}: no such question in {data.name}, expected the id of one")
+
+
 def data_without_unanswerable(data: SquadData) -> SquadData:
     """Drops the questions without a reference answer.
 
