@@ -66,7 +66,7 @@ They have FABIR's flags where these mean something, and these. `bert-span` also 
 | `fabir-negatives` | `--dataset`, `--output_file`, `--kinds`, `--share`, `--seed`, `--set_aside`, `--keep_answerable` |
 | `fabir-describe` | `--datasets`, `--vectors`, `--passage_limits`, `--question_limits`, `--answer_limits`, `--json_file` |
 | evaluate, predict, search, serve, export, analyze | `--model` (a reader that comes with the package, or the folder of a published BERT) instead of `--run_dir`, `--no_answer_threshold` |
-| these five and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
+| these six and teach | `--max_passage` (at most 4,096), `--max_answer`, `--precision` (`mixed_bfloat16` is faster on processors that compute in it) |
 | all | `--import`, a Python module to load first; and all but `fabir-predict`, `fabir-search`, `fabir-beam`, `fabir-serve`, `fabir-index` and `fabir-convert`: `--tfds_data_dir`, `--tfds_manual_dir`, and, but for `fabir-negatives`, `--cache_dir` |
 """
 

@@ -151,7 +151,8 @@ def rows(tmp_path_factory):
 def test_each_record_has_one_answer_or_one_reason(exported, rows, tmp_path):
     from fabir_tf.export import SavedModelReader
 
-    output = tmp_path / "out"
+    # Its name stands for no other one in a pattern.
+    output = tmp_path / "out[1]"
     arguments = (f"--input={rows / 'a.jsonl'},{rows / 'b.csv'}", f"--output_dir={output}", "--shard_records=4")
     status, stderr = beam(f"--saved_model={exported.folder}", *arguments, "--num_processes=2", "--n_best=2")
     assert status == 0, stderr

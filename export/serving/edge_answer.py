@@ -1,6 +1,6 @@
 """Answers a question with a reader that fabir-export wrote for ONNX Runtime, LiteRT or OpenVINO, without TensorFlow.
 
-pip install --no-deps fabir_tf && pip install numpy nltk onnxruntime
+pip install --no-deps . && pip install numpy nltk onnxruntime
 python edge_answer.py exported/onnx/1 "Who built the mill?" "The mill was built by Anna Keld."
 """
 
