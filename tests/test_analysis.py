@@ -281,6 +281,22 @@ def test_the_table_of_certainty_by_hand():
     assert risk.tolist() == [0.0, 0.0, pytest.approx(1 / 3), 0.25]
 
 
+def test_questions_that_a_file_lacks_have_no_certainty():
+    """They score 0, and say nothing about probabilities, as in fabir-evaluate."""
+    data = half_data()
+    said = {
+        key: Prediction(question.answers[0].text if question.answers else "", None, 0.9, none)
+        for key, question, none in zip(HALF, data.questions, (0.9, None, 0.1, None), strict=True)
+        if none is not None
+    }
+    found = judge("ours", data, said)
+    (row,) = certainty_rows([found])
+    assert (row["questions"], row["no_answer_auroc"]) == (2, 1.0)
+    assert row["mean_probability"] == pytest.approx(90) and row["calibration_error"] == pytest.approx(10)
+    assert risk_coverage(found)[0].tolist() == [0.5, 1.0]
+    assert found.exact_match.mean() == 50
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_area_under_the_curve_is_the_share_of_pairs(seed):
     random = np.random.default_rng(seed)
@@ -382,11 +398,12 @@ def test_the_report_of_a_run(commands, tiny_run, tmp_path):
     assert sheets[0].read_text() == csv_text(SHEET_COLUMNS, judged)
     assert len(sheets[1].read_text().splitlines()) > 1 and str(sheets[1]) not in again.stderr
     # Predictions without probabilities leave nothing of those with.
-    texts = f"--predictions_files=$a$_$={tiny_run.path / 'predictions.json'}"
+    texts = f"--predictions_files=_$a$_$={tiny_run.path / 'predictions.json'}"
+    (out / "by_answerable.png").write_bytes(b"that of other data")
     done = commands("analyze", f"--dataset={tiny_run.dev}", texts, f"--output={out}")
     assert done.status == 0, done
     assert {path.stem for path in out.glob("*.png")} == pictures - {"certainty", "risk_coverage"}
-    assert not (out / "certainty.csv").exists()
+    assert not (out / "certainty.csv").exists() and not sheets[1].exists() and sheets[0].exists()
     assert "Classes of errors" in text
     assert "cross_attention" in (out / "question.html").read_text(encoding="utf-8")
 

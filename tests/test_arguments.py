@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from tiny import ARTICLES, squad_data
+from tiny import ARTICLES, make_reader, squad_data
 
 import fabir_tf
 from fabir_tf.pipelines.arguments import whole_number
 from fabir_tf.reading.packing import pack_ensemble
 
 DATA = squad_data(ARTICLES)
+READER = make_reader(["the"])
 A_READER, QUESTIONS = "expected a reader, as fabir_tf.Reader.load makes it", "expected questions"
 NO_ARGUMENT = "as in train(run_dir, model_config, training, options)"
 
@@ -33,9 +34,16 @@ def test_what_is_no_number_or_out_of_range(value):
     ("call", "parts"),
     [
         (lambda folder: fabir_tf.evaluate("fabir-base", DATA), ["answerer: found 'fabir-base'", A_READER]),
-        (lambda folder: fabir_tf.evaluate(None, "dev.json"), ["dataset: found 'dev.json'", QUESTIONS]),
-        (lambda folder: fabir_tf.calibrate(None, "dev.json"), ["data: found 'dev.json'", QUESTIONS]),
+        (lambda folder: fabir_tf.evaluate(READER, "dev.json"), ["dataset: found 'dev.json'", QUESTIONS]),
+        (lambda folder: fabir_tf.calibrate(READER, "dev.json"), ["data: found 'dev.json'", QUESTIONS]),
         (lambda folder: fabir_tf.export_reader("fabir-base", folder), ["reader: found 'fabir-base'", A_READER]),
+        (lambda folder: fabir_tf.evaluate(None, DATA), ["answerer: found None", A_READER]),
+        (lambda folder: fabir_tf.calibrate(READER.model, DATA), ["answerer: found <Functional", A_READER]),
+        (lambda folder: fabir_tf.export_reader(READER.model, folder), ["reader: found <Functional", A_READER]),
+        (lambda folder: READER.predict("dev.json"), ["dataset: found 'dev.json'", QUESTIONS]),
+        (lambda folder: list(READER.scores(None)), ["dataset: found", QUESTIONS]),
+        (lambda folder: fabir_tf.Ensemble([READER]).predict("dev.json"), ["dataset: found 'dev.json'", QUESTIONS]),
+        (lambda folder: fabir_tf.pack(READER, folder), ["run_dir: found Reader(fabir", "the name of a folder"]),
         (lambda folder: fabir_tf.DocumentReader(folder), ["reader: found PosixPath", A_READER]),
         (lambda folder: fabir_tf.pack("fabir-base", folder, held_out="dev.json"), ["held_out: found 'dev.json'"]),
         (lambda folder: fabir_tf.pack("fabir-base", folder, -1), ["max_words must be a whole number from 0 on"]),

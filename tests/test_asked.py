@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import pytest
 from tiny import ARTICLES, squad_json
@@ -79,3 +80,32 @@ def test_a_file_without_a_question_is_told(tmp_path):
     for content in ("", "\n \n", "\ufeff\n"):
         with pytest.raises(UserError, match="found no question, expected one a line"):
             asked(tmp_path, "asked.txt", content)
+
+
+@pytest.mark.parametrize("name", ["asked.tsv", "asked", "-"])
+@pytest.mark.parametrize("delimiter", ["\t", ",", ";"])
+def test_csv_is_recognized_by_its_header(tmp_path, monkeypatch, name, delimiter):
+    content = "\n".join(delimiter.join((key, f'"{text}"')) for key, text in [("id", "question"), *QUESTIONS.items()])
+    (tmp_path / "asked").write_text(content)
+    (tmp_path / "asked.tsv").write_text(content)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode()), "utf-8"))
+    found = list(read_asked(name if name == "-" else tmp_path / name))
+    assert {record.id: record.question for record in found} == QUESTIONS
+    assert not any(record.error for record in found)
+
+
+def test_a_first_question_with_commas_is_no_header(tmp_path):
+    lines = "Who, if any question is asked, built it?\nWhen, then?\n"
+    assert [question for _, question, *_ in asked(tmp_path, "asked.txt", lines)] == lines.splitlines()
+
+
+def test_rows_under_data_need_no_passage(tmp_path):
+    content = json.dumps({"data": [{"id": "a", "question": "Who?"}, {"id": "b", "question": "When?"}]}, indent=1)
+    assert [record[:2] for record in asked(tmp_path, "asked.json", content)] == [("a", "Who?"), ("b", "When?")]
+
+
+def test_half_a_surrogate_pair_is_told(tmp_path):
+    lines = '{"id": "\\ud83d", "question": "Who?"}\n{"id": "b", "question": "Who\\ud83d?"}\n'
+    found = asked(tmp_path, "asked.jsonl", lines)
+    assert [record[:3] for record in found] == [("1", "", ""), ("b", "", "")]
+    assert all("half of a surrogate pair, expected Unicode text." in error for *_, error in found)

@@ -13,8 +13,9 @@ from test_bad_input import assert_error
 from test_readers import SMALL
 from tiny import SMALL_DATA
 
-from fabir_tf.experiments.compare import COLUMNS, _exact_match_and_f1, as_markdown
+from fabir_tf.experiments.compare import COLUMNS, Plan, _exact_match_and_f1, as_markdown, check_plan, run_command
 from fabir_tf.pipelines.datasets.squad import read_squad
+from fabir_tf.pipelines.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 
@@ -145,6 +146,33 @@ def test_its_runs_adapt(commands, configs, tiny_run, tmp_path):
     flags = (f"--configs={configs[0]}", f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.train}", "--adapt")
     done = commands("compare", *flags, f"--eval_dataset={tiny_run.dev}")
     assert done.status == 2 and "--adapt needs a trained reader to adapt" in done.stderr, done
+
+
+@pytest.mark.parametrize("changed", ["train.json", "vectors.txt", "settings.json", "dev.json"])
+def test_files_that_have_changed_are_told(tmp_path, changed):
+    for name in ("train.json", "vectors.txt", "settings.json", "dev.json"):
+        (tmp_path / name).write_text("before")
+    files = {"dataset": "train.json", "vectors": "vectors.txt", "config": "settings.json"}
+    flags = (*(f"--{flag}={tmp_path / name}" for flag, name in files.items()), "--epochs=2")
+    plan = Plan((), (1,), flags, str(tmp_path / "dev.json"), tmp_path / "out")
+    check_plan(plan)
+    check_plan(plan)
+    (tmp_path / changed).write_text("after")
+    with pytest.raises(UserError, match=rf"{changed}.* has changed since the first runs, expected the same"):
+        check_plan(plan)
+    # An earlier version recorded the scored files alone, or nothing.
+    recorded = json.loads((tmp_path / "out" / "plan.json").read_text())
+    for name in ("digests", "digest"):
+        del recorded[name]
+    (tmp_path / "out" / "plan.json").write_text(json.dumps(recorded))
+    check_plan(plan)
+
+
+def test_a_file_with_the_name_of_a_module_does_not_take_its_place(tmp_path, monkeypatch):
+    (tmp_path / "random.py").write_text("raise SystemExit('my own module ran')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^mine.flags: fabir-train ended with status 2, see the message above$"):
+        run_command("train", ["--num_heads=0"], Path("mine.flags"))
 
 
 def test_a_flag_file_that_imports(commands, tmp_path):

@@ -353,3 +353,14 @@ def test_the_home_folder_in_a_flag(commands, source, tmp_path):
     assert f"{source}x.json: found no such file" in result.error
     result = commands("evaluate", *flags, f"--dataset={home}/x.csv")
     assert json.loads((tmp_path / "new" / "report.json").read_text())["missing"] == 11, result
+
+
+@pytest.mark.parametrize(
+    ("ending", "told"), [(".json", ""), (".jsonl", ", 1 of them without a question and so left out of a file of rows")]
+)
+def test_passages_that_rows_cannot_hold_are_told(commands, tmp_path, ending, told):
+    content = squad_json(ARTICLES)
+    content["data"][0]["paragraphs"].append({"context": "Nobody asks about this.", "qas": []})
+    path, output = written(tmp_path, json.dumps(content)), tmp_path / f"new{ending}"
+    result = commands("convert", f"--input_file={path}", f"--output_file={output}")
+    assert result.stdout == f"{output}: 12 questions about 5 passages{told}\n", result

@@ -115,6 +115,17 @@ def test_a_model_whose_texts_never_meet():
     np.testing.assert_array_equal(found["start_logits"], inputs["passage_words"][ROWS])
 
 
+def test_texts_that_are_joined_word_by_word():
+    """Ids of two texts side by side: the last axis is that of the words, and not of their features."""
+    names = ("passage_words", "question_words")
+    words = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    joined = keras.layers.Concatenate()([words["passage_words"], words["question_words"]])
+    model = keras.Model(words, {"start_logits": keras.ops.cast(joined, "float32")})
+    inputs = {name: values for name, values in make_inputs().items() if name.endswith("words")}
+    found = DeduplicatedModel(model)(shared(inputs))
+    np.testing.assert_array_equal(found["start_logits"], model(repeated(inputs))["start_logits"])
+
+
 @pytest.mark.slow
 def test_training_reaches_every_layer():
     """Dropout is on where the model trains: in the part that is shared, too."""

@@ -303,6 +303,13 @@ def test_a_teacher_without_a_null_head_says_nothing_of_what_has_no_answer():
     assert (both.null_probabilities[1:] < alone.null_probabilities[1:]).all()
 
 
+def test_an_id_of_several_lines_is_refused_before_the_teachers_read():
+    data = squad_data(ARTICLES[:1])
+    data = dataclasses.replace(data, questions=(dataclasses.replace(data.questions[0], id="a\nb"), *data.questions[1:]))
+    with pytest.raises(UserError, match=r"the id 'a\\nb' has a line break, expected ids of one line"):
+        teach([], data)
+
+
 @pytest.mark.slow
 def test_the_scores_are_those_of_the_answers():
     reader = make_reader(["the", "mill"])

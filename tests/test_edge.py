@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -433,6 +434,32 @@ def test_its_own_threshold_is_the_exported_one(exported, tmp_path):
     assert read.no_answer_threshold == read.with_threshold("own").no_answer_threshold == 0.3
     assert read.with_threshold(0.6).with_threshold("own").no_answer_threshold == 0.3
     assert read.with_threshold(None).no_answer_threshold is None
+
+
+def test_a_calibration_that_it_is_given_decides(reader, exported):
+    read = edge.EdgeReader.load(exported("onnx"))
+    before = (read.temperature, read.no_answer_threshold)
+    assert before == (reader.temperature, reader.no_answer_threshold)
+    abstaining = dataclasses.replace(reader.calibration.no_answer, threshold=0.125, temperature=3.0)
+    read.calibration = dataclasses.replace(reader.calibration, no_answer=abstaining)
+    assert (read.temperature, read.no_answer_threshold) == (3.0, 0.125)
+    assert read.with_threshold("own").no_answer_threshold == 0.125
+    read.calibration = None
+    assert read.no_answer_threshold is None
+
+
+def test_another_process_loads_it_from_its_folder(exported, monkeypatch):
+    folder = exported("onnx")
+    monkeypatch.chdir(folder.parent)
+    read = edge.EdgeReader.load(folder.name, threads=1)
+    monkeypatch.chdir("/")
+    for one in (read, read.with_threshold(0.3)):
+        copied = pickle.loads(pickle.dumps(one))
+        assert copied.no_answer_threshold == one.no_answer_threshold
+        assert ask(copied)[0] == ask(one)[0]
+    read.calibration = None
+    copied = pickle.loads(pickle.dumps(read))
+    assert copied.calibration is None and copied.no_answer_threshold is None
 
 
 def test_an_exported_reader_is_not_exported_again(exported):

@@ -17,13 +17,15 @@ from wordpiece_folders import write_bert
 
 import fabir_tf
 from fabir_tf.pipelines.datasets.squad import Question, SquadData
-from fabir_tf.pipelines.errors import UserError
+from fabir_tf.pipelines.errors import QuestionError, UserError
 from fabir_tf.reading.answer_columns import answers_of_columns, encoded_texts
 from fabir_tf.reading.answers import QuestionAnswerer
 from fabir_tf.reading.calibration import FIGURES, Calibration
 from fabir_tf.reading.ensemble import CANDIDATES, Ensemble, at_temperature
 from fabir_tf.reading.ensemble_weights import choose_weights
 from fabir_tf.reading.no_answer import NoAnswerCalibration
+from fabir_tf.reading.packing import pack_ensemble
+from fabir_tf.reading.pretrained import pretrained_folder
 from fabir_tf.reading.reader import Reader
 
 DATA = squad_data(ARTICLES + DEV_ARTICLES)
@@ -361,6 +363,29 @@ def packed(commands, tiny_run, bert_folder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def loaded(packed):
     return Reader.load(packed, log=quiet)
+
+
+def test_what_a_killed_command_has_left_is_no_part_of_the_next_ensemble(tmp_path):
+    """A member that was written, and a calibration of sums: without ensemble.json there is no reader."""
+    folder = pack_ensemble([pretrained_folder("fabir-base")] * 2, tmp_path / "both", max_words=300)
+    (folder / "ensemble.json").unlink()
+    calibration().save(folder / "calibration.json")
+    pack_ensemble([pretrained_folder("fabir-base")], folder, max_words=300)
+    assert not (folder / "calibration.json").exists()
+    assert [path.name for path in (folder / "members").iterdir()] == ["0"]
+    with pytest.raises(UserError, match="already holds a reader"):
+        pack_ensemble([pretrained_folder("fabir-base")], folder)
+
+
+def test_a_question_that_is_too_long_is_named_by_its_own_place(members, word_pieces, monkeypatch):
+    """Not by that in the part of the list that is read at once."""
+    monkeypatch.setattr(fabir_tf.reading.ensemble, "CHUNK", 4)
+    ensemble = Ensemble([members[0], word_pieces], log=quiet)
+    questions = ["Who built the mill?"] * 9
+    questions[6] = "mill " * 400
+    with pytest.raises(QuestionError) as caught:
+        ensemble.answer_batch(questions, [PASSAGES[0]] * 9)
+    assert caught.value.question == "6"
 
 
 def test_a_folder_of_an_ensemble_loads_as_the_ensemble(packed, loaded, bert_folder):

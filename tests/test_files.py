@@ -19,6 +19,7 @@ from fabir_tf.pipelines.files import (
     validate_writable,
     write_text,
 )
+from fabir_tf.pipelines.partial_file import partial_file
 
 
 def test_the_file_appears_only_when_it_is_complete(tmp_path):
@@ -226,3 +227,19 @@ def test_a_text_is_created_once(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         create_text(tmp_path / "b", "\ud800")
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_the_new_file_has_the_permissions_of_the_old_one(tmp_path, mode):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    path.chmod(mode)
+    with atomic_write(path) as file:
+        # Also while it is written.
+        assert os.fstat(file.fileno()).st_mode & 0o777 == mode
+        file.write(b"new")
+    assert path.stat().st_mode & 0o777 == mode
+    with partial_file(path, {"what": "a test"}, resume=False) as partial:
+        partial.write([b"newer\n"])
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"newer\n", mode)

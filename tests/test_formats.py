@@ -15,6 +15,7 @@ from tiny import ARTICLES, squad_data, squad_json
 from fabir_tf.configuration import ConfigError
 from fabir_tf.pipelines.datasets import formats
 from fabir_tf.pipelines.datasets.formats import read_questions, write_questions
+from fabir_tf.pipelines.datasets.own_texts import questions_from
 from fabir_tf.pipelines.datasets.places import PlacesOnDisk
 from fabir_tf.pipelines.datasets.predictions import Prediction, read_predictions
 from fabir_tf.pipelines.datasets.records import read_records
@@ -421,7 +422,9 @@ def test_answers_are_not_looked_at_where_questions_are_only_asked(tmp_path, answ
     official = written(tmp_path, json.dumps(content))
     lines = written(tmp_path, json.dumps(row), "x.jsonl")
     assert [record.error for path in (official, lines) for record in read_records(path)] == [""] * 4
-    for path in (official, lines):
+    # A null in a row is no answer.
+    is_right = answers is None and is_impossible in (..., True)
+    for path in (official,) if is_right else (official, lines):
         assert any(name in failure(read_questions, path) for name in fields)
 
 
@@ -612,3 +615,94 @@ def test_the_home_folder_in_paths_of_the_library(tmp_path, monkeypatch):
     assert RunDirectory("~/run").config == tmp_path / "run" / "config.json"
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         read_arrays("~/arrays.npz")
+
+
+# === One row a line, as programs write lists ===
+
+THREE = [ROW | {"id": identifier} for identifier in "abc"]
+
+
+@pytest.mark.parametrize("form", ["[\n{}\n]", '{{"data": [\n{}\n]}}', "\ufeff[{}]\n", '{{\n"data":\n[\n{}\n]\n}}\n'])
+@pytest.mark.parametrize("name", ["list.json", "list.jsonl", "list"])
+def test_a_list_with_one_row_a_line_is_a_list(tmp_path, monkeypatch, form, name):
+    content = form.format(",\n".join(map(json.dumps, THREE))).encode()
+    path = written(tmp_path, content, name)
+    assert [asked.id for asked in read_questions(path).questions] == ["a", "b", "c"]
+    assert [(record.id, record.error) for record in read_records(path)] == [("a", ""), ("b", ""), ("c", "")]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8"))
+    assert [(record.id, record.error) for record in read_records("-")] == [("a", ""), ("b", ""), ("c", "")]
+
+
+def test_a_fault_in_a_list_with_one_row_a_line_is_the_only_one(tmp_path):
+    lines = ",\n".join(map(json.dumps, THREE)).replace('"b"', "b")
+    message = failure(read_questions, written(tmp_path, f"[\n{lines}\n]", "list.json"))
+    assert message.endswith("list.json: no valid JSON at line 3, column 8 (Expecting value).")
+
+
+def test_predictions_in_a_list_with_one_a_line(tmp_path):
+    lines = ['{"id": "a", "answer": "x", "start": 12.0}', '{"id": "b", "answer": "y", "start": null}']
+    found = read_predictions(written(tmp_path, "[\n" + ",\n".join(lines) + "\n]", "said.json"))
+    assert [(one.text, one.start) for one in found.values()] == [("x", 12), ("y", None)]
+
+
+# === What programs write for missing values ===
+
+NO_ANSWER = {"id": "n", "context": "Anna came.", "question": "When?"}
+
+
+@pytest.mark.parametrize(
+    ("row", "is_impossible"),
+    [
+        # Hugging Face's SQuAD 2.0.
+        (NO_ANSWER | {"answers": {"text": [], "answer_start": []}}, True),
+        (NO_ANSWER | {"answers": {"text": [], "answer_start": []}, "is_impossible": False}, False),
+        (NO_ANSWER | {"answers": []}, False),
+        (NO_ANSWER | {"answers": None, "is_impossible": True}, True),
+        (NO_ANSWER | {"answers": None}, False),
+        (NO_ANSWER | {"answer": None, "answer_start": None}, False),
+    ],
+)
+def test_rows_without_an_answer(tmp_path, row, is_impossible):
+    for name, content in (("x.jsonl", json.dumps(row)), ("x.json", json.dumps([row, ROW]))):
+        first = read_questions(written(tmp_path, content, name)).questions[0]
+        assert (first.answers, first.is_impossible) == ((), is_impossible)
+    first = questions_from([row]).questions[0]
+    assert (first.answers, first.is_impossible) == ((), is_impossible)
+
+
+def test_rows_without_an_answer_in_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = [ROW, NO_ANSWER | {"answers": {"text": [], "answer_start": []}}, NO_ANSWER | {"id": "m", "answers": None}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "x.parquet")
+    found = read_questions(tmp_path / "x.parquet").questions
+    assert [(len(asked.answers), asked.is_impossible) for asked in found] == [(1, False), (0, True), (0, False)]
+
+
+@pytest.mark.parametrize("start", [0.0, 0])
+def test_offsets_of_a_column_of_floats(tmp_path, start):
+    forms = ({"answer": "Anna", "answer_start": start}, {"answers": {"text": ["Anna"], "answer_start": [start]}})
+    for answers in (*forms, {"answers": [{"text": "Anna", "answer_start": start}]}):
+        row = {name: value for name, value in ROW.items() if name != "answers"} | answers
+        (found,) = read_questions(written(tmp_path, json.dumps(row), "x.jsonl")).questions
+        assert found.answers == (Answer("Anna", 0),) and type(found.answers[0].start) is int
+    assert "answer_start is the number 0.5, expected an integer" in failure(
+        read_questions, written(tmp_path, json.dumps(row).replace(f": {start}}}", ": 0.5}"), "x.jsonl")
+    )
+
+
+class NAType:
+    """Stands where pandas has pandas.NA: its type has this name, and comparing it gives no truth value."""
+
+    def __eq__(self, other):
+        return self
+
+    __hash__ = None
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def test_missing_cells_of_pandas(tmp_path):
+    rows = [ROW | {"title": NAType(), "reason": float("nan")}, NO_ANSWER | {"answer": NAType(), "title": "T"}]
+    data = questions_from(rows)
+    assert data.titles == ("", "T") and [len(asked.answers) for asked in data.questions] == [1, 0]

@@ -1,5 +1,10 @@
 """Adam's step as one operation for each variable: it follows the equations."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +12,7 @@ import tensorflow as tf
 
 from fabir_tf.backends.fused_adam import FusedAdam
 
+ROOT = Path(__file__).parents[1]
 BETAS, EPSILON, RATE = (0.8, 0.95), 1e-3, 0.02
 
 
@@ -92,3 +98,38 @@ def test_a_variable_costs_one_operation():
 
     free = {"Const", "Identity", "Placeholder", "ReadVariableOp"}
     assert operations(12) - operations(2) == 10
+
+
+def test_what_it_does_not_compute_is_refused():
+    with pytest.raises(ValueError, match="amsgrad must be False"):
+        FusedAdam(amsgrad=True)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+def test_variables_of_other_precisions(dtype, data):
+    (start, _), (gradients, _) = data
+    fused, plain = (keras.Variable(start, dtype=dtype) for _ in range(2))
+    for variable, adam in ((fused, FusedAdam), (plain, keras.optimizers.Adam)):
+        optimizer = adam(RATE, *BETAS, 1e-2)
+        for gradient in gradients:
+            optimizer.apply([tf.cast(gradient, dtype)], [variable])
+    found, wanted = (tf.cast(variable.value, "float64").numpy() for variable in (fused, plain))
+    np.testing.assert_allclose(found, wanted, atol={"float64": 1e-6, "bfloat16": 0.03, "float16": 0.01}[dtype])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_another_process_loads_a_model_that_was_compiled_with_it(tmp_path, backend):
+    if backend == "jax":
+        pytest.importorskip("jax")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(FusedAdam(RATE, *BETAS, EPSILON), "mse")
+    model.fit(np.ones((4, 3)), np.zeros((4, 2)), verbose=0)
+    model.save(tmp_path / "fitted.keras")
+    code = "import fabir_tf, keras, sys; found = keras.saving.load_model(sys.argv[1]).optimizer; "
+    code += "print(type(found).__name__, float(found.beta_1), int(found.iterations))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", code, str(tmp_path / "fitted.keras")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    expected = {"tensorflow": "FusedAdam", "jax": "Adam"}[backend]
+    assert done.stdout.split() == [expected, "0.8", "1"], done

@@ -354,3 +354,17 @@ def test_a_setting_that_does_not_fit_is_named_with_its_file(prepared, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json: max_passage must be of type int, found 'many'"):
         load_data(tmp_path)
+
+
+def test_data_without_an_answer_is_refused_before_it_is_tokenized(tmp_path):
+    """A first epoch would be trained before it cannot be scored."""
+    content = squad_json(ARTICLES)
+    for article in content["data"]:
+        for asked in article["paragraphs"][0]["qas"]:
+            asked |= {"answers": [], "is_impossible": True}
+    (tmp_path / "train.json").write_text(json.dumps(squad_json(ARTICLES)))
+    (tmp_path / "none.json").write_text(json.dumps(content))
+    data = {"dataset": str(tmp_path / "train.json"), "eval_dataset": str(tmp_path / "none.json")}
+    training = TrainingConfig(**SETTINGS, **data)
+    with pytest.raises(UserError, match=r"none.json: no question has an answer, .* or --null_head"):
+        prepare_data(MODEL.replace(null_head=False), training, DataOptions(None), lambda line: None)

@@ -73,6 +73,8 @@ def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data
         ({"start_from": "runs/one", "learning_rate": None, "epochs": 2}, {"learning_rate": None, "epochs": 2}),
         ({"start_from": "runs/one", "warmup_steps": 300}, {"epochs": 4}),
         ({"start_from": "runs/one", "optimizer": "adadelta"}, {"epochs": 4}),
+        # What a rate rises over is no rate.
+        ({"start_from": "runs/one", "warmup_share": 0.1}, {"learning_rate": 0.0003, "epochs": 4}),
     ],
 )
 def test_a_trained_reader_has_settings_of_its_own(given, expected):

@@ -17,6 +17,7 @@ from fabir_tf.pipelines.text.word_vectors import (
     load_saved_words,
     load_vectors,
     quantise_rows,
+    save_packed_vectors,
     save_vectors,
     validate_dimension,
 )
@@ -99,6 +100,26 @@ def test_words_with_spaces_are_split_from_the_right(tmp_path):
     read = load_vectors(write(tmp_path, "the 1 2\n. . . 3 4\nat name@domain.com 5 6\nnon\u00a0breaking\u2028x 7 8\n"))
     assert read.words == ["the", ". . .", "at name@domain.com", "non\u00a0breaking\u2028x"]
     np.testing.assert_array_equal(read.table, [[1, 2], [3, 4], [5, 6], [7, 8]])
+
+
+def test_blanks_in_front_of_a_word_are_no_part_of_it(tmp_path):
+    spec = write(tmp_path, "the 1 2\n  cat 3 4\n\tdog 5 6\n")
+    for chosen in (load_vectors(spec), load_vectors(spec, needed={"cat", "dog"}, max_words=1)):
+        assert chosen.words == ["the", "cat", "dog"]
+
+
+def test_words_that_python_reads_as_numbers(tmp_path):
+    found = load_vectors(write(tmp_path, "the 1 2\nto infinity 3 4\nat nan 5 6\n"))
+    assert found.words == ["the", "to infinity", "at nan"]
+    with pytest.raises(UserError, match="found 3 numbers, expected 2"):
+        load_vectors(write(tmp_path, "the 1 2\nto 1e5 3 4\n"))
+
+
+def test_half_a_surrogate_pair_survives_packing(tmp_path):
+    """JSON may hold one, and --random_vectors gives each word of the data a vector."""
+    vectors = WordVectors(["the", "\ud83d", "cat"], np.eye(3, dtype=np.float32), "mine")
+    save_packed_vectors(vectors, tmp_path)
+    assert load_saved_vectors(tmp_path).words == vectors.words
 
 
 def test_words_become_lower_case_and_the_first_row_is_kept(tmp_path):

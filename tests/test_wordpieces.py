@@ -242,6 +242,17 @@ def test_tokenizer_json_comes_before_vocab_txt(tmp_path):
     assert cleaning == BertCleaning(False, None, False)
 
 
+@pytest.mark.parametrize("lacking", [["type"], ["type", "unk_token", "continuing_subword_prefix"]])
+def test_the_file_of_the_first_tokenizers_names_no_kind(tmp_path, lacking):
+    """As that of bert-base-uncased, which nobody has written anew since."""
+    model = {name: value for name, value in TOKENIZER["model"].items() if name not in lacking}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER | {"model": model}))
+    assert read_wordpieces(tmp_path)[0].pieces == PIECES
+    (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER | {"model": model | {"merges": []}}))
+    with pytest.raises(UserError, match=r"model\.type is null, expected the text 'WordPiece'"):
+        read_wordpieces(tmp_path)
+
+
 def test_vocab_txt_with_and_without_settings(tmp_path):
     (tmp_path / "vocab.txt").write_bytes("\r\n".join(PIECES).encode())
     assert read_wordpieces(tmp_path)[1] == BertCleaning(True, None, True)

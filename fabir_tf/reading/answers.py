@@ -266,9 +266,8 @@ def validate_reader(name: str, value: Any) -> None:
     Raises:
         UserError: it is something else.
     """
-    found = quoted(value) if isinstance(value, str | os.PathLike) else f"an object of type {type(value).__name__}"
     if not any(hasattr(value, call) for call in ("answer", "answer_batch", "scores")):
-        raise UserError(f"{name}: found {found}, expected a reader, as fabir_tf.Reader.load makes it")
+        raise UserError(f"{name}: found {quoted(value)}, expected a reader, as fabir_tf.Reader.load makes it")
 
 
 def validate_dataset(name: str, value: Any) -> None:

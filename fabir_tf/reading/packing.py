@@ -10,7 +10,7 @@ import numpy as np
 
 from fabir_tf.models.quantised_weights import quantise_weights
 from fabir_tf.models.weights import write_arrays
-from fabir_tf.pipelines.arguments import whole_number
+from fabir_tf.pipelines.arguments import validate_type, whole_number
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_files, removed_on_failure, validate_writable, write_text
@@ -42,6 +42,7 @@ _PATHS = (
     ("model", "word_model"),
 )
 _DROPOUT = ("dropout", "dropout_amplification")
+_A_FOLDER = "the name of a folder, or of a reader that comes with the package"
 
 
 def pack(
@@ -79,6 +80,7 @@ def pack(
             has an answer.
         WriteError: a file cannot be written.
     """
+    validate_type("run_dir", run_dir, str | os.PathLike, _A_FOLDER)
     run, packed = reader_directory(run_dir), RunDirectory(output)
     if packed.is_started:
         raise UserError(f"{packed.path} already holds a reader: name another folder")
@@ -159,6 +161,8 @@ def pack_ensemble(
     if held_out is not None:
         validate_dataset("held_out", held_out)
         validate_answerable(held_out)
+    for number, run_dir in enumerate(run_dirs):
+        validate_type(f"run_dirs[{number}]", run_dir, str | os.PathLike, _A_FOLDER)
     chosen = weights if isinstance(weights, str) else "numbers"
     numbers = normalised_weights(None if isinstance(weights, str) else weights, len(run_dirs))
     for run_dir in run_dirs:

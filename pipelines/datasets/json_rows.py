@@ -170,8 +170,8 @@ def _may_open_document(line: bytes, is_row: Callable[[Any], bool]) -> bool:
     if content is not None:
         return isinstance(content, dict) and "data" in content and not is_row(content)
     # A broken JSON line contains "question". Reading to the end of a pipe because of it would block the answers.
-    opens = line.lstrip().startswith((b"{", b"["))
-    return opens and (b'"data"' in line or b'"question"' not in line)
+    opens = line.lstrip()[:1]
+    return opens == b"[" or (opens == b"{" and (b'"data"' in line or b'"question"' not in line))
 
 
 def _loads_or_none(line: bytes) -> Any:
