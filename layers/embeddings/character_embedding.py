@@ -36,11 +36,13 @@ def at_least_kernel_wide(characters, kernel_size: int):
         kernel_size: characters seen at once.
 
     Returns:
-        The tensor, padded at the end if `width` is unknown or less than `kernel_size`.
+        The tensor, padded at the end if `width` is less than `kernel_size`.
     """
     width = characters.shape[-1]
-    missing = kernel_size - 1 if width is None else max(kernel_size - width, 0)
-    return ops.pad(characters, ((0, 0), (0, 0), (0, missing)), constant_values=PADDING) if missing else characters
+    if width is not None and width >= kernel_size:
+        return characters
+    missing = kernel_size - width if width is not None else ops.maximum(kernel_size - ops.shape(characters)[-1], 0)
+    return ops.pad(characters, ((0, 0), (0, 0), (0, missing)), constant_values=PADDING)
 
 
 def strongest_windows(windows, words, kernel_size: int):

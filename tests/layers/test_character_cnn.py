@@ -1,5 +1,6 @@
 """CharacterCnn: the words of ELMo's biLM, from their characters."""
 
+import keras
 import layer_testing
 import numpy as np
 import oracles
@@ -54,3 +55,15 @@ def test_the_published_small_model_has_13_6_million_parameters():
 def test_an_unknown_activation_is_refused():
     with pytest.raises(ValueError, match=r"activation must be one of tanh, relu\. Received: activation='gelu'"):
         CharacterCnn(**CONFIG | {"activation": "gelu"})
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="shapes are unknown to graphs of TensorFlow alone")
+@pytest.mark.parametrize("width", [2, WIDTH])
+def test_words_of_a_width_that_the_graph_does_not_know(width):
+    """The maximum must not be that of characters which nobody gave."""
+    import tensorflow as tf
+
+    inputs = make_inputs(width)
+    layer = layer_testing.built(CharacterCnn(**CONFIG), inputs)
+    unknown = tf.function(layer, input_signature=[tf.TensorSpec((None, None, None), tf.int32)])
+    np.testing.assert_allclose(unknown(inputs["characters"]), layer(inputs["characters"]), rtol=1e-5, atol=1e-6)

@@ -87,3 +87,16 @@ def test_rates_next_to_one_and_to_zero(rate):
 def test_an_impossible_rate_is_refused(rate):
     with pytest.raises(ValueError, match=rf"rate must be from 0 to 1. Received: rate={rate}"):
         Dropout(rate)
+
+
+@pytest.mark.parametrize("shape", [(None, None), (None, None, None), (None, None, None, None)])
+def test_axes_of_unknown_length(shape):
+    """As attention weights have them, `(batch, passage, question)`."""
+    inputs = keras.Input(shape[1:])
+    model = keras.Model(inputs, Dropout(0.5)(inputs))
+    values = np.ones([3, 4, 5, 6][: len(shape)], "float32")
+    model.compile("sgd", "mse")
+    assert np.isfinite(model.evaluate(values, values, verbose=0))
+    model.fit(values, values, verbose=0)
+    found = np.asarray(model(values, training=True))
+    assert found.shape == values.shape and set(np.unique(found)) <= {0.0, 2.0}

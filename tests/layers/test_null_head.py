@@ -41,6 +41,14 @@ def test_conformance(policy):
     layer_testing.run_layer_test(NullHead, {"hidden_dim": 11, "dropout": 0.3}, inputs, policy, float32_outputs=True)
 
 
+@pytest.mark.parametrize("policy", ["bfloat16", "float16", "float64"])
+def test_policies_whose_variables_are_of_another_precision(policy):
+    inputs = make_inputs()
+    layer = layer_testing.built(NullHead(hidden_dim=11, dtype=policy), inputs)
+    (found,) = layer_testing.as_arrays([layer(**inputs)])
+    assert found.dtype == np.float32 and found.shape == (3, 2) and np.isfinite(found).all()
+
+
 def test_forward():
     inputs = make_inputs((7, 4, 1, 0, 7), (2, 4, 1, 3, 0))
     layer_testing.check_forward(make(inputs), inputs, oracle)
