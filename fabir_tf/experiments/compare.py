@@ -144,8 +144,10 @@ def check_plan(plan: Plan) -> None:
         raise UserError(f"{path}: found a comparison with {recorded}, expected {asked}: name another --output")
     changed = [flag for flag, found in digests.items() if known_digests.get(flag, found) != found]
     if known != digest or changed:
-        what = f"the files of {plan.dataset}" if known != digest else f"what {changed[0]} names"
-        raise UserError(f"{path}: {what} has changed since the first runs, expected the same: name another --output")
+        names = plan.dataset if known != digest else changed[0]
+        raise UserError(
+            f"{path}: the files of {names} have changed since the first runs, expected the same: name another --output"
+        )
 
 
 def _digest_of_files(names: str) -> str:

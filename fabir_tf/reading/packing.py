@@ -169,10 +169,10 @@ def pack_ensemble(
         # Reports a damaged member, or an ensemble in its place, before anything is written.
         reader_directory(run_dir).read_model_config()
     members = folder.path / MEMBERS
-    for number in range(len(run_dirs)):
+    for member in members.glob("*"):
         # Left by a command that was killed: without its file of weights the folder holds no reader.
-        if folder.member(number).is_started:
-            shutil.rmtree(folder.member(number).path)
+        if RunDirectory(member).is_started:
+            shutil.rmtree(member)
     folder.calibration.unlink(missing_ok=True)
     with removed_on_failure(members, folder.calibration):
         for number, run_dir in enumerate(run_dirs):
