@@ -123,7 +123,7 @@ QA = ("data", 0, "paragraphs", 0, "qas", 0)
         (with_field((*QA, "answers"), "Ada"), ["qas[0].answers is the text 'Ada'", "expected a list"]),
         (with_field((*QA, "answers", 0, "text"), ["a"]), ["qas[0].answers[0].text is a list", "expected a text"]),
         (with_field((*QA, "answers", 0, "answer_start"), "3"), [PATH_OF_START, "the text '3'", "an integer"]),
-        (with_field((*QA, "answers", 0, "answer_start"), 3.0), [PATH_OF_START, "the number 3.0", "an integer"]),
+        (with_field((*QA, "answers", 0, "answer_start"), 3.5), [PATH_OF_START, "the number 3.5", "an integer"]),
         (with_field((*QA, "answers", 0, "answer_start"), True), [PATH_OF_START, "is true", "an integer"]),
         (with_field((*QA, "answers", 0, "answer_start"), None), [PATH_OF_START, "is null", "an integer"]),
         (with_field((*QA, "answers", 0, "answer_start"), -2), [PATH_OF_START, "the number -2", "an integer"]),
