@@ -19,7 +19,7 @@ from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.registry import read_processor
 from fabir_tf.reading.answers import OWN_THRESHOLD
 from fabir_tf.reading.calibration import Calibration
-from fabir_tf.reading.text_reader import TextReader
+from fabir_tf.reading.text_reader import TextReader, validate_threshold
 
 if TYPE_CHECKING:
     from fabir_tf.reading.graph_reader import GraphAnswerer
@@ -64,6 +64,7 @@ class EdgeReader(TextReader):
             log,
             no_answer_threshold,
         )
+        validate_threshold(settings.no_answer_threshold, settings.null_head)
         self.settings = settings
         self._model = model
         self._exported = calibration
@@ -81,10 +82,8 @@ class EdgeReader(TextReader):
         """
         if self._source is None:
             raise UserError(f"{self!r} was not loaded from a folder, expected one of EdgeReader.load to pickle")
-        state = {"calibration": self.calibration}
-        if self.calibration is self._exported:
-            # The copy's own one, with which its threshold goes.
-            state = {}
+        # The exported calibration stays the copy's own one, with which its threshold goes.
+        state = {} if self.calibration is self._exported else {"calibration": self.calibration}
         return type(self).load, (*self._source, None, self._threshold), state
 
     @property

@@ -86,10 +86,6 @@ class EdgeSettings:
         for name, kind in (("null_head", bool), ("max_passage", int), ("calibrated", bool)):
             if type(getattr(self, name)) is not kind:
                 raise UserError(f"{path}: found {shown(getattr(self, name))} as {name}, expected a {kind.__name__}")
-        threshold = self.no_answer_threshold
-        if threshold is not None and (type(threshold) not in (int, float) or not 0 <= threshold <= 1):
-            found = f"{path}: found {shown(threshold)} as no_answer_threshold"
-            raise UserError(f"{found}, expected a number from 0 to 1 or null")
         try:
             self.make_decoder(1)
         except (AttributeError, KeyError, TypeError):
