@@ -84,7 +84,8 @@ def write_analysis(
 
 
 def _write_sheet(path: Path, text: str, log: Callable[[str], object]) -> None:
-    if is_filled_in(path):
+    # All others are gone by now.
+    if path.exists():
         log(f"{path}: it is filled in and stays as it is; remove it for a new one")
     else:
         write_text(path, text)
@@ -97,9 +98,9 @@ def _certainty(folder: Path, judged: Sequence[Judged]) -> list[str]:
         return []
     write_text(folder / "certainty.csv", sheet_text(CERTAINTY_COLUMNS, rows))
     bins = {
-        one.name: certainty_bins(one.predicted.probabilities, one.predicted.exact_match)
-        for one in judged
-        if one.predicted.probabilities is not None
+        one.name: certainty_bins(one.probabilities, one.exact_match)
+        for one in (each.predicted for each in judged)
+        if one.probabilities is not None
     }
     head = ("predictions", "mean probability", "EM", "calibration error", "with the first reference alone", "AUROC")
     lines = [

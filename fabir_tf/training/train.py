@@ -20,7 +20,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
-from fabir_tf.models.weights import read_weights, save_weights, set_frozen_tables, set_weights, weights_of
+from fabir_tf.models.weights import save_weights, set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.arguments import validate_type
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
@@ -479,7 +479,7 @@ class _Session:
         save_checkpoint(self.run.last, self.trainer, self.state)
 
     def _finish(self) -> None:
-        best, weights = read_weights(self.run.best, lambda: self.model)
+        best, weights = self.run.read_weights()
         set_weights(self.model, weights, self.run.best)
         answers = predictions_of(self.reader, self.evaluation)
         texts = {key: answer.text for key, answer in answers.items()}
