@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,38 @@ from tiny import (
 
 # For tests/test_fuzzing.py, which tries little without it.
 settings.register_profile("fuzzing", max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def pytest_addoption(parser):
+    """Says which of the tests marked long run."""
+    parser.addoption(
+        "--long",
+        default="none",
+        metavar="none|all|K/N",
+        help="which of the tests marked long run: none, all, or the Kth of N shares; those named with :: always do",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out the long tests that nobody asked for."""
+    marks = {item: item.get_closest_marker("long") for item in items}
+    groups = {item: mark.args or item.nodeid for item, mark in marks.items() if mark}
+    chosen = _share(list(dict.fromkeys(groups.values())), config.getoption("--long"))
+    if any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item, group in groups.items() if group not in chosen]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _share(groups: list, wanted: str) -> list:
+    """Those that a value of --long names."""
+    if wanted in ("none", "all"):
+        return groups if wanted == "all" else []
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", wanted)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise pytest.UsageError(f"--long={wanted}: expected none, all, or a share such as 2/6")
+    return groups[int(match[1]) - 1 :: int(match[2])]
 
 
 def pytest_collection_finish():

@@ -85,7 +85,7 @@ def test_the_files_of_the_table_are_its_rows_and_no_two_files_train_the_same():
     assert {name for name, _, _ in trained.values()} == set(MODELS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "overrides",
     [

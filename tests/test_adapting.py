@@ -82,7 +82,7 @@ def test_prepared_data_keeps_them(commands, tiny_run, files, training, tmp_path)
     np.testing.assert_array_equal(data.soft_labels, own.soft_labels)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_share_of_the_start_stays(tiny_run, training, tmp_path):
     share = 0.3
     config = Reader.load(tiny_run.path).config
@@ -103,7 +103,7 @@ def test_a_share_of_the_start_stays(tiny_run, training, tmp_path):
     assert moved > 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_adapted_run_resumes_exactly(commands, tiny_run, files, tmp_path):
     # A rate that falls depends on the last epoch, which differs here.
     flags = ["--adapt", f"--kept_dataset={files['old']}", "--batch_size=3", "--linear_decay_epochs=0"]
@@ -120,7 +120,7 @@ def test_an_adapted_run_resumes_exactly(commands, tiny_run, files, tmp_path):
         np.testing.assert_array_equal(array, weights[1][name])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "changed"),
     [([], {}), (["--warmup_steps=5"], {"learning_rate": None, "warmup_steps": 5})],
@@ -161,7 +161,7 @@ def test_it_needs_a_reader(commands, files, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_calibration_is_the_starts_or_new(monkeypatch):
     """With fabir-base itself, because a reader of tiny data says nothing sensible."""
     start, said = reader_directory("fabir-base"), []

@@ -454,7 +454,7 @@ def test_the_flag_file_of_a_paper(name, request):
 # === The command ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_as_published_says_what_is_missing_and_resumes(commands, tiny_run, tmp_path):
     run = f"--run_dir={tmp_path / 'run'}"
     data = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA, "--vectors=none"]
@@ -491,7 +491,7 @@ def test_prepared_data_has_the_settings_that_are_told(commands, tiny_run, tmp_pa
     assert done.status == 0 and "found --vectors=none" in done.stdout, done
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_resumes_with_its_own_variant_and_optimizer(commands, tiny_run, tmp_path):
     """The paper's settings depend on the variant; Adam's would be of no effect with AdaDelta."""
     run = f"--run_dir={tmp_path / 'run'}"

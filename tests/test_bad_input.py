@@ -709,7 +709,7 @@ def test_a_result_never_takes_the_place_of_what_it_is_made_from(commands, files,
     assert_error(commands, name, [*arguments, f"{source}=dev.json", f"{result}=./dev.json"], [source, result])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_full_disk_leaves_the_last_checkpoint_and_a_later_run_goes_on(commands, tiny_run, run_copy):
     kept = {name: (run_copy / name).read_bytes() for name in ("checkpoints/last.npz", "model.keras")}
     flags = (*tiny_run.flags, f"--run_dir={run_copy}", "--epochs=2", "--resume")

@@ -74,7 +74,7 @@ def found_by(folder, script, *arguments):
     return written["found"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_contenders_race(tmp_path):
     rivals = "minilm" if HAS_RIVALS else ""
     arguments = ("--questions=4", "--tasks=inference", f"--rivals={rivals}", "--precisions=bfloat16")
@@ -90,7 +90,7 @@ def test_contenders_race(tmp_path):
         pytest.skip("only our reader has run: a rival needs the extra rivals, torch and transformers")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_readers_of_the_package_are_timed(tmp_path):
     torch = "--torch" if HAS_RIVALS else "--notorch"
     readers = ["fabir-base", *["fabir-minilm"] * HAS_RIVALS]
@@ -110,7 +110,7 @@ def test_a_rival_is_trained(tmp_path):
     assert row["speed"]["median"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_formats_of_an_export_take_turns(tiny_run, tmp_path):
     for package in ("tf2onnx", "onnxruntime"):
         pytest.importorskip(package, reason=f"needs {package}: pip install -e .[onnx]")
@@ -126,7 +126,7 @@ def test_formats_of_an_export_take_turns(tiny_run, tmp_path):
     assert speeds["onnx"]["peak_mib"] < speeds["saved_model"]["peak_mib"] / 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_layers_are_compared_with_their_limits(tmp_path):
     arguments = ("--batch=2", "--passage=11", "--question=5", "--questions_per_passage=1", "--repeats=1")
     found = found_by(tmp_path, "layers", *arguments)
@@ -138,7 +138,7 @@ def test_layers_are_compared_with_their_limits(tmp_path):
         assert 0 < row["achieved"]["median"] <= 1.5, row
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scaling_measures_each_point_in_a_process(tmp_path):
     arguments = ("--passages=16", "--passage_tokens=16", "--batches=", "--threads=", "--seconds=0")
     (row,) = found_by(tmp_path, "scaling", *arguments)["passage"]
@@ -147,7 +147,7 @@ def test_scaling_measures_each_point_in_a_process(tmp_path):
     assert row["peak_mib"]["median"] >= row["empty_mib"]["median"] > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
     found = found_by(tmp_path, "end_to_end")
     assert found["questions"] == 288
@@ -159,7 +159,7 @@ def test_end_to_end_accounts_for_all_of_the_time(tmp_path):
     assert min(share["median"] for share in found["shares"].values()) >= 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_long_file_is_answered(tiny_run, tmp_path):
     arguments = ("--rows=300,20", f"--run_dir={tiny_run.path}", "--json_file=found.json")
     done = subprocess.run(
@@ -171,7 +171,7 @@ def test_a_long_file_is_answered(tiny_run, tmp_path):
     assert min(more[name] for name in ("seconds", "rows_per_second", "cores", "peak_mib")) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batches_of_similar_length_have_less_padding(tmp_path):
     found = found_by(tmp_path, "length_buckets", "--questions=160", "--buckets=1,8")["buckets"]
     assert set(found) == {"1", "8"}
@@ -180,7 +180,7 @@ def test_batches_of_similar_length_have_less_padding(tmp_path):
     assert found["1"]["ratio"]["median"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_devices_are_compared_with_one(tmp_path):
     found = found_by(tmp_path, "devices", "--questions=24", "--devices=2", "--steps=3", "--batch_size=6")["devices"]
     assert set(found) == {"none", "2"}
@@ -191,7 +191,7 @@ def test_several_devices_are_compared_with_one(tmp_path):
     assert found["none"]["difference"] == 0 and found["none"]["ratio"]["median"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_input_pipeline_is_compared_with_the_model(tmp_path):
     found = found_by(tmp_path, "input_pipeline", "--questions=8")
     assert set(found) == {"training", "evaluation"}
@@ -530,7 +530,7 @@ def test_useless_sizes_are_reported(tmp_path, arguments, part, run_script):
     assert part in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_ensemble_is_measured_beside_its_members(tmp_path, run_script):
     write_squad(tmp_path / "dev.json", ARTICLES)
     packed = pack_ensemble(["fabir-base", "fabir-base"], tmp_path / "both", [2, 1], 100)
@@ -596,7 +596,7 @@ def test_data_is_not_written_over_its_source(tmp_path, script, more, run_script)
     assert data.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_small_initial_scale_keeps_untrained_tokens_different(tmp_path, run_script):
     write_squad(tmp_path / "dev.json", ARTICLES)
     arguments = ("--dataset=dev.json", "--questions=3", "--starts=1,0.1", "--run_dirs=fabir-base")
@@ -680,7 +680,7 @@ def test_a_teacher_of_clean_texts_teaches_rough_ones(tmp_path, tiny_run, run_scr
         np.testing.assert_allclose(taught.probabilities[row].sum(-1) + taught.null_probabilities[row], 1, rtol=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_is_adapted_to_folds(tmp_path, tiny_run, run_script):
     data = write_squad(tmp_path / "all.json", ARTICLES)
     more = "--train_flags=--epochs=1,--linear_decay_epochs=0,--kept_dataset=,--start_share=0"
@@ -791,7 +791,7 @@ def test_the_layout_of_a_version_is_found(tmp_path, old):
     assert layout.layout_class(str(ROOT)) is layout.TodaysLayout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_versions_take_turns(tmp_path):
     write_squad(tmp_path / "data.json", ARTICLES)
     flags = (f"--tree={ROOT}", "--dataset=data.json", "--train_dataset=data.json", "--tasks=inference,training,single")
@@ -805,14 +805,14 @@ def test_versions_take_turns(tmp_path):
         assert task["ratio"] == pytest.approx({"median": ratio, "low": ratio, "high": ratio})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_whole_commands_take_turns(tmp_path):
     found = found_by(tmp_path, "commands_start", f"--tree={ROOT}", "--commands=predict")["predict"]
     assert set(found) == {"earlier", "now", "ratio"}
     assert found["ratio"]["median"] == found["earlier"]["median"] / found["now"]["median"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_clients_ask_an_exported_reader_one_question_at_a_time(exported, tmp_path):
     write_squad(tmp_path / "data.json", ARTICLES)
     asked = (f"--version={exported.folder}", "--dataset=data.json", "--clients=2")
@@ -884,6 +884,7 @@ def test_search_finds_and_indexes(run_script, tmp_path):
     assert [(row[0], row[-1]) for row in rows if row[-1] in ("yes", "no")] == [("2", "yes"), ("3", "yes")]
 
 
+@pytest.mark.long
 def test_shards_find_what_one_file_finds(run_script, tmp_path):
     write_squad(tmp_path / "dev.json", ARTICLES)
     printed = run_script("shards", "--dataset=", "--corpus=dev.json", "--paragraphs=30", "--shards=2", "--questions=3")

@@ -312,7 +312,7 @@ def test_a_published_model_is_fine_tuned(commands, data, folder, tmp_path):
     assert_error(commands, "train", other, ["found encoder=", "that of its text processor"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_published_model_goes_through_the_commands(commands, data, folder, tmp_path):
     """Those that no other test of this file runs; the readers of an ensemble and a teacher may be of other kinds."""
     # A teacher reads whole passages.

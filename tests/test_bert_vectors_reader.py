@@ -211,7 +211,7 @@ def test_a_model_without_a_folder_has_the_sizes_of_bert_base():
     assert encoder.count_params() + 11 * 7_087_872 == 108_891_648
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("tuned", [False, True])
 def test_a_model_is_saved_and_loaded(config, processor, tuned, tmp_path):
     model = model_of(config.replace(tune_word_model=tuned))
@@ -226,7 +226,7 @@ def test_a_model_is_saved_and_loaded(config, processor, tuned, tmp_path):
 # === The commands ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_graph_says_the_same_and_tells_of_a_cut_question(reader, tmp_path):
     questions, passages = [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE]
     served = export_and_compare(reader, tmp_path / "exported", questions, passages)
@@ -259,7 +259,7 @@ def trained(request, commands, tiny_run, tmp_path):
     return run, (*data, *flags)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("trained", [False], indirect=True)
 def test_a_new_training_starts_from_it(commands, trained, tmp_path):
     """The folder of the word model is needed for a first training alone."""
@@ -268,7 +268,7 @@ def test_a_new_training_starts_from_it(commands, trained, tmp_path):
     assert again.status == 0, again
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("trained", [True], indirect=True)
 def test_it_goes_through_every_other_command(commands, tiny_run, trained, tmp_path):
     run, _ = trained
@@ -388,7 +388,7 @@ def test_words_of_one_piece_are_read_as_pieces(words, model, processor):
             assert np.allclose(found[name], logits, rtol=1e-4, atol=1e-5) != (differs and name != NULL)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_of_words_are_the_same_in_a_graph_and_after_training(commands, tiny_run, tmp_path):
     run, own = tmp_path / "run", write_bert(tmp_path / "own", "bert", head=False)
     model = ("--model=bidaf-cheung", "--word_vectors=bert", f"--word_model={own}", f"--max_sequence={POSITIONS}")

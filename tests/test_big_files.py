@@ -230,7 +230,7 @@ def test_a_log_gets_whole_lines_and_a_terminal_one_that_changes(monkeypatch, cap
 # Memory
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_and_resumed_the_memory_does_not_grow_with_the_file(tiny_run, tmp_path):
     program = Path(__file__).parents[1] / "benchmarks" / "big_file.py"
     given = ["--rows=20000,60000", f"--run_dir={tiny_run.path}", "--kills=1", "--json_file=found.json"]

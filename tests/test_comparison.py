@@ -28,7 +28,7 @@ def configs(tmp_path):
     return fabir, bidaf
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, configs):
     """The scores are those of data that no epoch is chosen on."""
     fabir, bidaf = configs
@@ -83,6 +83,7 @@ def test_runs_are_compared_and_more_may_follow(commands, tiny_run, tmp_path, con
     assert_error(commands, "compare", [f"--configs={fabir}", *flags], ["plan.json: the files of", "have changed since"])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 def test_a_run_ends_with_the_command_that_is_terminated(tiny_run, tmp_path, configs):
     flags = (f"--configs={configs[0]}", f"--output={tmp_path / 'out'}", f"--dataset={tiny_run.train}")

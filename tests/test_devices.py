@@ -90,7 +90,7 @@ def assert_same_training(found, expected, loss=EPOCH_LOSS):
 # === The same training ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_devices_train_as_one(data, tmp_path):
     one, four = train_on(tmp_path, (0, 4), WHOLE | data)
     assert len(losses(one)) == STEPS
@@ -98,7 +98,7 @@ def test_several_devices_train_as_one(data, tmp_path):
     assert_same_training(four, one, STEP_LOSS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("devices", "settings", "model"),
     [
@@ -119,7 +119,7 @@ def test_every_optimizer_and_loss_is_that_of_one_device(devices, settings, model
     assert_same_training(several, one)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_teachers_teach_several_devices(data, tmp_path):
     questions = squad_data(ARTICLES)
     words = sorted({word.lower() for text in questions.passages for word in tokenize(text).words})
@@ -189,7 +189,7 @@ def test_each_device_drops_by_itself_at_the_same_rate():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_with_dropout_repeats_itself(data, tmp_path):
     runs = [
         {"run_dir": str(tmp_path / name), "training": SMALL | data | on(4), "model": {"input_dropout": 0.3}}
@@ -204,7 +204,7 @@ def test_a_training_with_dropout_repeats_itself(data, tmp_path):
 # === Killed and resumed ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("backend", "changes"), [("tensorflow", ((2, 0), (0, 4))), ("jax", ((2, 0),))])
 def test_a_killed_run_goes_on_with_other_devices(backend, changes, data, tmp_path):
     training = SMALL | data
@@ -219,7 +219,7 @@ def test_a_killed_run_goes_on_with_other_devices(backend, changes, data, tmp_pat
         assert_same_training(tmp_path / f"first_{first}", tmp_path / "whole")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_jax_divides_the_rows_of_a_batch(data, tmp_path):
     one, two, four = train_on(tmp_path, (0, 2, 4), WHOLE | data, backend="jax")
     for found in (two, four):

@@ -387,7 +387,7 @@ def test_a_student_of_the_same_tokens_changes_nothing():
         np.testing.assert_array_equal(getattr(moved, name), getattr(alone, name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_word_reader_teaches_a_reader_of_word_pieces(commands, tiny_run, tmp_path):
     bert_folder = write_bert(tmp_path / "bert", head=False, positions=512)
     teacher, run = tmp_path / "teacher.npz", tmp_path / "run"
@@ -413,7 +413,7 @@ def test_a_word_reader_teaches_a_reader_of_word_pieces(commands, tiny_run, tmp_p
         assert_error(commands, "teach", [*flags, f"--output={tmp_path / 'new.npz'}", student], [student, found])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_learns_from_another(commands, tiny_run, tmp_path):
     teacher, run = tmp_path / "teacher.npz", tmp_path / "run"
     flags = [f"--run_dirs={tiny_run.path},{tiny_run.path}", f"--dataset={tiny_run.train}", f"--output={teacher}"]

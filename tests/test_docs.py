@@ -382,7 +382,7 @@ def runs(page: Path) -> bool:
     return any(language in ("python", "bash") for language, *_ in parts_of(page))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in RUNNING if runs(page)], ids=page_name)
 def test_a_page_runs_from_top_to_bottom(page, session, folder, monkeypatch):
     """Each block may use what the blocks before it wrote."""

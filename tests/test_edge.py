@@ -159,6 +159,7 @@ def test_an_exported_reader_answers_as_the_reader_does(reader, exported, target,
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "quantization", "tolerance"), FORMATS)
 def test_bert_in_each_format(target, quantization, tolerance, tmp_path):
     needs(target)
@@ -174,7 +175,7 @@ def test_bert_in_each_format(target, quantization, tolerance, tmp_path):
         read.answer("when " * 300, "The mill.")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("target", list(CONVERTERS))
 def test_a_table_that_8_bits_hold_is_written_with_8_bits_and_loses_nothing(target, tmp_path):
     needs(target)

@@ -193,13 +193,13 @@ def test_a_model_is_saved_and_loaded(model, tmp_path):
 # === The commands ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_graph_says_the_same_in_few_more_of_tensorflows_own_operations(reader, tmp_path):
     # Bytes of words, and the loop of a recurrent network.
     export_and_compare(reader, tmp_path / "exported", [QUESTION, "What?", QUESTION], [LONG, HARD[0], PASSAGE])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_goes_through_every_command(commands, tiny_run, folder, tmp_path):
     """The folder of the word model is needed for a new training alone."""
     run, own = tmp_path / "run", bilm_folders.write_folder(tmp_path / "own")

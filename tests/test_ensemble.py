@@ -182,6 +182,7 @@ def in_graph(ensemble, questions, passages, n_best=5):
     return answers_of_columns({name: value.numpy() for name, value in columns.items()}, passages, n_best)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threshold", ["own", None])
 def test_the_graph_answers_as_the_ensemble_does(members, threshold):
     ensemble = Ensemble(members, [1, 2, 3, 4], log=quiet).with_threshold(threshold)
@@ -427,7 +428,7 @@ def assert_same_as_json(found, answer):
     assert found["probability"] == pytest.approx(answer.probability, abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_saved_model_of_several_readers_answers_as_they_do(commands, packed, loaded, tmp_path):
     from fabir_tf.export.saved_model_reader import SavedModelReader
 
@@ -441,7 +442,7 @@ def test_one_saved_model_of_several_readers_answers_as_they_do(commands, packed,
         assert_same(one, other, 2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_answers_as_an_ensemble_does(packed, loaded):
     from fabir_tf.serving.backends import load_reader
 

@@ -196,6 +196,7 @@ def test_a_reader_that_abstains_is_exported(null_exported):
     assert set(signatures["token_ids"].structured_outputs) == {"start_logits", "end_logits", "null_logits"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", [0.0, 25.0, 60.0])
 def test_no_span_is_lost_where_there_is_hardly_an_answer(reader, bias):
     """The spans' share is far below the distance of 1 to the float before it."""
@@ -216,7 +217,7 @@ def test_no_span_is_lost_where_there_is_hardly_an_answer(reader, bias):
 # === The texts and the numbers ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{"word_match": True}, {"word_match": True, "word_dropout": 0.5}], ids=str)
 def test_a_reader_that_compares_spellings_answers_as_a_graph(changes):
     """Its layer needs to know the number of a word's characters before any text is read."""
@@ -413,7 +414,7 @@ def test_a_process_that_knows_only_tensorflow(folder, serve, tmp_path):
     assert result.stdout == serve(PAIRS[:1])["answer"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_program_in_c(folder, serve, tmp_path):
     include, libraries = tf.sysconfig.get_include(), tf.sysconfig.get_lib()
@@ -436,7 +437,7 @@ def test_a_program_in_c(folder, serve, tmp_path):
     assert (nowhere.returncode, b"error: " in nowhere.stderr) == (1, True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_saved_twice(folder, serve, tmp_path):
     """A second export would lose the words' ids if they were kept in a file beside the graph."""
     loaded = tf.saved_model.load(str(folder))
@@ -450,7 +451,7 @@ def test_saved_twice(folder, serve, tmp_path):
 # === The folder ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_versions_are_counted_and_never_written_over(reader, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(tf.saved_model, "save", lambda module, path, signatures: None)
     monkeypatch.setattr(saved_model, "write_warm_up", lambda path: False)

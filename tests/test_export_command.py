@@ -54,7 +54,7 @@ entry.run("export")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_export_leaves_no_version(commands, tiny_run, tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
     folder = tmp_path / "exported"

@@ -59,7 +59,7 @@ def test_its_graph_makes_the_same_inputs(processor):
     check_processor(processor, questions, [LONG, "The mill.", LONG, ""], max_passage=512)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_is_trained_evaluated_asked_and_exported(commands, tiny_run, tmp_path):
     run, data = tmp_path / "run", (f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", "--cache_dir=")
     flags = (IMPORT, "--model=joined", "--max_sequence=24", "--units=8", "--min_word_count=0", "--batch_size=5")

@@ -117,7 +117,7 @@ def test_variables_of_other_precisions(dtype, data):
     np.testing.assert_allclose(found, wanted, atol={"float64": 1e-6, "bfloat16": 0.03, "float16": 0.01}[dtype])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_another_process_loads_a_model_that_was_compiled_with_it(tmp_path, backend):
     if backend == "jax":

@@ -172,7 +172,7 @@ def test_nltk_tokens_are_in_the_text():
         assert nltk_spans(decoded(text)) or not decoded(text).strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", [MAX_BLOCK, MAX_BLOCK + 1, 2 * MAX_BLOCK + 7])
 @pytest.mark.parametrize("unit", ["word ", "x", "J. S. Bach. ", " ", "a\u3000b.c", "Yes.)\x1c", "? "])
 def test_same_blocks_of_a_long_text(unit, size):
@@ -184,7 +184,7 @@ def test_long_texts_without_spaces_are_split_into_blocks():
     assert spans_in_graph(["x" * 20_003]) == [[(0, 10_000), (10_000, 20_000), (20_000, 20_003)]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("unit", ["x", "'", ".", "a. ", "-", " ", "cannot "])
 def test_texts_of_200_000_characters(unit):
     assert_same([unit * (200_000 // len(unit))])

@@ -15,8 +15,8 @@ nbclient = pytest.importorskip("nbclient", reason="needs nbclient: pip install -
 pytest.importorskip("ipykernel", reason="needs ipykernel: pip install -e .[test]")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[test]")
 
-# All of them need the notebook to run.
-pytestmark = pytest.mark.slow
+# All of them need the notebook to run, which takes long: they run together or not at all.
+pytestmark = pytest.mark.long("notebook")
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "notebooks" / "quickstart.ipynb"
 PICTURES = ("history", "attention", "start-end")

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_64_questions_of_the_sample_are_overfitted():
     command = [sys.executable, "benchmarks/overfit.py", "--dataset=sample", "--questions=64"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600)

@@ -150,7 +150,7 @@ def test_jax_without_tensorflow_and_nltk_has_the_same_losses(on_tensorflow, on_j
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
     """The scores of both epochs are those of the averages, which replace the weights while the model reads."""
     run(tmp_path / "tensorflow", 2, prepared[0], ema_decay=0.6)
@@ -163,7 +163,7 @@ def test_averages_on_jax_are_those_on_tensorflow(prepared, tmp_path):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-3, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_of_jax_is_read_on_tensorflow(prepared, on_jax):
     data = read_squad(prepared[1]["eval_dataset"])
     passages = [data.passages[question.passage] for question in data.questions]
@@ -180,7 +180,7 @@ def in_steps(prepared, tmp_path_factory):
     return run_dir
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_backend_goes_on_where_the_other_stopped(prepared, in_steps, tmp_path):
     arguments = {"prepared": prepared[0], "batch_size": 6}
     run(tmp_path / "run", 2, **arguments)

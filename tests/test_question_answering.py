@@ -106,6 +106,7 @@ def minilm(tmp_path_factory):
     return transformers_4.folder(tmp_path_factory.mktemp("folders"), "minilm")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", transformers_4.FAMILIES)
 def test_the_answers_of_transformers(family, tmp_path, request):
     """Recorded with transformers 4.57; long contexts are read in several windows."""

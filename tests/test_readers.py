@@ -133,8 +133,8 @@ def test_a_model_is_saved_and_loaded(name, tmp_path):
         np.testing.assert_allclose(loaded(inputs, training=False)[output], logits, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.slow
 # FABIR is trained, resumed and exported by the tests of these commands.
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "fabir"])
 def test_it_is_trained_evaluated_and_exported(commands, tiny_run, tmp_path, name):
     """The same answer from the run and from its SavedModel, through the commands alone."""
@@ -237,8 +237,8 @@ def test_one_null_is_enough_for_cheungs_no_answer_and_not_by_default():
         assert score == pytest.approx(expected)
 
 
-@pytest.mark.slow
 # The first and the last; test_compatibility.py has answers of all five.
+@pytest.mark.long
 @pytest.mark.parametrize("variant", [0, 4])
 def test_a_variant_of_bologna_answers_alike_in_its_run_and_exported(tmp_path, variant):
     """Also where an end comes before its start: with the empty text, and the probability of both."""

@@ -80,7 +80,7 @@ def test_the_published_figures_are_read_from_a_row():
     assert set(compare._published("--epochs=2\n").values()) == {None}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_figure_and_then_its_table(commands, tiny_run, tmp_path):
     out = tmp_path / "out"
     data = [f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}"]
@@ -134,7 +134,7 @@ def test_porwals_table_of_epochs():
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_porwals_answers_after_one_epoch_and_after_four(commands, tiny_run, tmp_path):
     out, vectors = tmp_path / "out", tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {' '.join(['0.5', '-0.5'] * 4)}\n" for word in ("the", "mill", "was")))
@@ -217,7 +217,7 @@ def test_cheungs_table_has_all_rows_and_the_best_seed():
     assert numbered[11] == f"12. `fabir-pack --ensemble={members} --output=out/bert-large_ensemble/seeds_1,2,3`"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cheungs_table_is_trained_and_resumed(commands, tmp_path):
     """A question is unanswerable where the likeliest pair of start and end has a null."""
     out, file = tmp_path / "out", tmp_path / "data.json"
@@ -248,7 +248,7 @@ def test_cheungs_table_is_trained_and_resumed(commands, tmp_path):
     assert again.status == 0 and again.stdout.splitlines()[-len(rows) :] == rows and "step" not in again.stdout, again
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_whose_folders_are_given_are_trained(commands, tiny_run, tmp_path):
     """Each reader gets the settings that it has."""
     out, base = tmp_path / "out", write_bert(tmp_path / "base", head=False)
@@ -269,7 +269,7 @@ def test_rows_whose_folders_are_given_are_trained(commands, tiny_run, tmp_path):
     assert config["model"]["tune_word_model"] and config["model"]["max_sequence"] == 80
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_runs_of_two_rows_answer_together(tiny_run, tmp_path):
     for name in ("one", "two"):
         shutil.copytree(tiny_run.path, tmp_path / name / "seed_3")
@@ -282,7 +282,7 @@ def test_the_runs_of_two_rows_answer_together(tiny_run, tmp_path):
     assert cheung.train_ensemble(row, plan) == report
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_loss_curve_of_bologna(commands, tiny_run, tmp_path):
     out = tmp_path / "out"
     data = [f"--output={out}", f"--dataset={tiny_run.train}", f"--eval_dataset={tiny_run.dev}", *SMALL_DATA]

@@ -678,7 +678,7 @@ def _ends_in_order(server, right):
     assert found[0][0] == 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_client_that_does_not_take_its_answer_is_cut_off_at_the_end(exported):
     texts = {"question": ["Who?"] * 300, "passage": [" ".join(["x" * 3_000] * 20)]}
     body = json.dumps({"inputs": texts}).encode()
@@ -756,6 +756,7 @@ def test_a_file_without_a_token(commands, tmp_path, content, found):
     assert error == f"--token_file={path}: found {found}, {expected}"
 
 
+@pytest.mark.long
 def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
     import tensorflow as tf
 
@@ -771,6 +772,7 @@ def test_a_saved_model_that_reads_files_needs_trust(commands, tmp_path):
     assert found == (200, {"predictions": ["open sesame"]})
 
 
+@pytest.mark.long
 def test_a_model_that_dies_while_it_is_loaded_ends_the_start(tmp_path):
     # The module of a user's reader that ends the process which loads it, and not the server's own.
     text = "import multiprocessing, os\nif multiprocessing.parent_process():\n    os._exit(3)\n"

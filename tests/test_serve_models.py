@@ -264,6 +264,7 @@ def test_a_folder_without_versions(tmp_path):
 # === What cannot be loaded, or not again ===
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("told", "reason", "is_reader"),
     [
@@ -302,6 +303,7 @@ def test_a_version_that_cannot_be_loaded_again_is_tried_until_it_can(tmp_path, t
     assert logs(log, "model m version 1 is available again")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("told", "end", "is_reader"), [("exit", "status 5", True), ("kill", "signal 9", False)])
 def test_a_model_that_dies_while_it_is_loaded_is_given_up_at_the_start(tmp_path, told, end, is_reader):
     write(tmp_path, 1, told)

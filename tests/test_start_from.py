@@ -40,7 +40,7 @@ def test_a_run_starts_with_the_answers_of_the_reader(commands, tiny_run, other_d
     assert answers[0] == answers[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_learns_from_there_and_resumes_exactly(commands, tiny_run, other_data, tmp_path):
     flags = [f"--start_from={tiny_run.path}", *other_data, "--batch_size=3", "--learning_rate=0.001", "--cache_dir="]
     # With random numbers of its own, which go on, too.

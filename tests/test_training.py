@@ -406,7 +406,7 @@ def test_the_best_checkpoint_holds_averages_and_the_last_one_weights(averaged):
     assert max(np.abs(average - weight).max() for average, weight in zip(averages, weights, strict=True)) > 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_while_writing_a_checkpoint_with_averages_and_resumed(averaged, files, tmp_path):
     run_dir = tmp_path / "run"
     # Written are best and last before training, then five steps, best and last in each epoch: this falls in the second.
@@ -421,7 +421,7 @@ def test_killed_while_writing_a_checkpoint_with_averages_and_resumed(averaged, f
     assert_same_run(run_dir, averaged.run_dir)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_limit_that_is_reached_already_trains_no_further(files, tmp_path, monkeypatch):
     """Also in the middle of an epoch, which is then left."""
     run_dir, save = tmp_path / "run", training._Session.save
@@ -442,7 +442,7 @@ def test_a_limit_that_is_reached_already_trains_no_further(files, tmp_path, monk
         assert numbers_of(run_dir)[0] == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("steps", [4, 9])
 def test_a_limit_that_is_lifted_leaves_the_run_that_had_none(files, tmp_path, steps):
     """In the first epoch of six steps, or in the second and last one."""
@@ -544,7 +544,7 @@ def test_a_run_is_not_resumed_on_other_data(finished, files, tmp_path):
 # === Settings ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_stays_finite_and_clipping_clips_and_patience_ends(files, tmp_path, policy):
     # One step in an epoch, and nothing that could get better: after the first epoch it is over.
@@ -615,7 +615,7 @@ def test_the_learning_rate_falls_over_the_last_epochs():
         assert float(optimizer.learning_rate) == pytest.approx(expected)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_cools_down_and_stops_at_its_last_step(files, tmp_path):
     """Six steps an epoch: nine end in the middle of the second, which three epochs resumed from there complete."""
     run, settings = tmp_path / "run", {"learning_rate": 0.002, "linear_decay_epochs": 1.0}
@@ -637,7 +637,7 @@ def test_a_teacher_of_whole_passages_and_windows_exclude_each_other():
         TrainingConfig(passage_window=40, teacher="teacher.npz")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_ends_when_the_time_is_up_and_goes_on_with_more(files, tmp_path):
     """After the first step of six; the epoch is scored as far as it went, and with more time it goes on there.
 
@@ -659,7 +659,7 @@ def test_a_decay_of_zero_averages_nothing():
     assert optimizer.ema_momentum == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(files, tmp_path, monkeypatch, value):
     """Before the next step, and before anything is written."""
@@ -735,7 +735,7 @@ def write_unanswerable(path, articles):
     return str(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_null_head_unanswerable_questions_are_as_if_they_were_not_there(files, tmp_path):
     lines = []
     data = files.data | {"dataset": write_unanswerable(tmp_path / "v2.json", ARTICLES)}
@@ -770,7 +770,7 @@ def abstaining(tmp_path_factory):
     return SimpleNamespace(run_dir=folder / "run", data=data, history=history)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_with_a_null_head_learns_to_abstain(abstaining):
     losses = [row["loss"] for row in abstaining.history["epochs"][1:]]
     assert losses[-1] < 0.7 * losses[0]
@@ -865,7 +865,7 @@ def test_two_results_in_one_file_are_refused(commands, tmp_path):
         assert_error(commands, "evaluate", " ".join([*flags, f"--{flag}=y.json"]), [f"--{flag} belongs to --run_dir"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_with_a_null_head_is_resumed_exactly(abstaining, tmp_path):
     for epochs in (1, 2):
         history = train_abstaining(tmp_path / "run", abstaining.data, epochs, resume=epochs > 1)

@@ -82,7 +82,7 @@ def test_every_word_of_the_data_has_a_frozen_row(tokenized):
 # === The command ===
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_short_questions_are_scored(commands, tmp_path):
     train = write_squad(tmp_path / "train.json", ARTICLES)
     dev = write_squad(tmp_path / "dev.json", (*DEV_ARTICLES, *ARTICLES[3:]))

@@ -78,6 +78,7 @@ def logits(trainer, features, batches):
 # === What is computed ===
 
 
+@pytest.mark.long
 def test_training_computes_the_same_logits(config, model, features, tmp_path):
     cached, lines = kept(features, config, model, tmp_path)
     assert isinstance(cached.unique["vectors"], RowsOnDisk)
@@ -94,6 +95,7 @@ def test_training_computes_the_same_logits(config, model, features, tmp_path):
                 np.testing.assert_allclose(other[name][row, real], values[row, real], rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.long
 def test_the_vectors_are_the_word_models_rounded_to_half_precision(config, model, features, tmp_path):
     cached, _ = kept(features, config, model, tmp_path)
     text_model = config.frozen_part(model).text_model
@@ -270,7 +272,7 @@ def losses(run):
     return [float(line.split(",")[2]) for line in (run / "history.csv").read_text().splitlines()[2:]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("config", ["elmo", "bert-words"], indirect=True)
 def test_a_training_with_the_cache_learns_the_same(commands, flags, tmp_path):
     cache = f"--vector_cache={tmp_path / 'cache'}"

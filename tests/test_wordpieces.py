@@ -78,6 +78,7 @@ def test_words_are_those_of_the_rules(cleaning):
         assert words(text, cleaning) == [word for word in words_by_the_rules(text, cleaning) if word], ascii(text)
 
 
+@pytest.mark.long
 @same_unicode
 def test_every_character_is_cleaned_by_the_rules():
     for cleaning in (BertCleaning(), CASED, BertCleaning(strip_accents=False)):

@@ -168,7 +168,7 @@ def test_a_batch_holds_whole_groups(settings_of, batching, tmp_path):
     np.testing.assert_array_equal(load_data(tmp_path / "prepared").groups, data.groups)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_is_resumed_exactly(settings_of, tmp_path):
     config, training = settings_of
     options = DataOptions(cache_dir=None)

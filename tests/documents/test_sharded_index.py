@@ -102,6 +102,7 @@ def test_the_command_makes_shards_keeps_their_number_and_follows_changes(tmp_pat
         check_alike(index, list(read_documents(lines)), ["mill 7 wheat", "rye"])
 
 
+@pytest.mark.long
 def test_a_document_that_cannot_be_read_is_named_once(tmp_path):
     lines = write_lines(tmp_path / "a.jsonl", 20)
     lines.write_text(lines.read_text() + "{\n")
@@ -151,7 +152,7 @@ def test_a_part_of_a_folder_has_the_places_of_the_whole(tmp_path):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_command_that_was_killed_goes_on(tmp_path):
     lines, folder = write_lines(tmp_path / "a.jsonl", 3000), tmp_path / "index"
     flags = f"--input={lines}", f"--index={folder}", "--shards=2"
