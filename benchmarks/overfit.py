@@ -19,8 +19,9 @@ from absl import app, flags
 
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.pipelines.datasets.sources import load_dataset
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.train import train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 flags.DEFINE_string("dataset", "sample", "The questions: a SQuAD JSON file, a TFDS name or sample.")
 flags.DEFINE_integer("questions", 64, "Number of questions to learn, from the start.")

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import fabir_tf
 from fabir_tf.models import MODELS
-from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
@@ -20,6 +19,7 @@ from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
 from fabir_tf.pipelines.text.word_vectors import load_vectors
+from fabir_tf.precision import dtype_policy
 from fabir_tf.training.train import bucket_sampler, compiled_model, make_targets
 from fabir_tf.training.training_config import TrainingConfig
 

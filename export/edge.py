@@ -14,7 +14,7 @@ from fabir_tf.edge.runtimes import RUNTIMES
 from fabir_tf.edge.settings import CALIBRATION_FILE, PROCESSOR_FOLDER, EdgeSettings
 from fabir_tf.export.converters import CONVERTERS, model_graph
 from fabir_tf.export.saved_model import version_folder, written_whole
-from fabir_tf.export.warm_up import warm_up_texts
+from fabir_tf.export.warm_up import BATCH, PASSAGE_TOKENS, sample_texts
 from fabir_tf.models import model_name
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import QuestionAnswerer
@@ -123,7 +123,7 @@ def compared(reader: QuestionAnswerer, exported: QuestionAnswerer, quantization:
     Raises:
         UserError: more differs than rounding explains.
     """
-    texts = warm_up_texts()
+    texts = [sample_texts(tokens, BATCH) for tokens in PASSAGE_TOKENS]
     questions, passages = ([text for pair in texts for text in pair[part]] for part in (0, 1))
     both = (answerer.answer_batch(questions, passages) for answerer in (reader, exported))
     answers = list(zip(*both, strict=True))

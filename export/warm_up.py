@@ -11,11 +11,11 @@ WARM_UP_FILE = "tf_serving_warmup_requests"
 """The file in a version's folder `assets.extra` in which a server looks for them."""
 
 PASSAGE_TOKENS = (32, 128, 384, 1024)
-BATCHES = (1, 16)
+BATCH = 16
 
 
 def write_warm_up(path: Path) -> bool:
-    """Writes requests with raw texts of several lengths, with one question and with sixteen.
+    """Writes the requests of `warm_up_texts`.
 
     Args:
         path: the file to write.
@@ -39,14 +39,26 @@ def write_warm_up(path: Path) -> bool:
 
 
 def warm_up_texts() -> list[tuple[list[str], list[str]]]:
-    """Questions and passages of the bundled sample; passages are joined until they have `PASSAGE_TOKENS` tokens."""
+    """One question about a passage of each length, and `BATCH` about the shortest ones.
+
+    The first request compiles the graph for all; large batches of long passages would only take as long as they do.
+    """
+    return [sample_texts(PASSAGE_TOKENS[0], BATCH), *(sample_texts(tokens, 1) for tokens in PASSAGE_TOKENS)]
+
+
+def sample_texts(tokens: int, batch: int) -> tuple[list[str], list[str]]:
+    """Questions and passages of the bundled sample.
+
+    Args:
+        tokens: passages are joined until they have so many.
+        batch: the number of questions.
+
+    Returns:
+        The questions, and a passage for each.
+    """
     data = load_dataset("sample", "dev")
-    texts = []
-    for wanted in PASSAGE_TOKENS:
-        for batch in BATCHES:
-            questions = [question.text for question in data.questions[:batch]]
-            texts.append((questions, [_passage(data.passages, number, wanted) for number in range(batch)]))
-    return texts
+    questions = [question.text for question in data.questions[:batch]]
+    return questions, [_passage(data.passages, number, tokens) for number in range(batch)]
 
 
 def _passage(passages: tuple[str, ...], number: int, tokens: int) -> str:

@@ -55,16 +55,17 @@ if TYPE_CHECKING:
     from fabir_tf.reading.packing import pack
     from fabir_tf.reading.question_answering import question_answering
     from fabir_tf.reading.reader import Reader
+    from fabir_tf.training.data_options import DataOptions
     from fabir_tf.training.fit_batches import batches_to_fit, fit_processor
     from fabir_tf.training.optimizers import Adam
     from fabir_tf.training.train import train
-    from fabir_tf.training.training_config import DataOptions, TrainingConfig
+    from fabir_tf.training.training_config import TrainingConfig
 
 # Where each name that is imported on first use comes from.
 _LAZY = {
     "Adam": "fabir_tf.training.optimizers",
     "Answer": "fabir_tf.reading.answers",
-    "DataOptions": "fabir_tf.training.training_config",
+    "DataOptions": "fabir_tf.training.data_options",
     "DocumentReader": "fabir_tf.reading.document_reader",
     "Ensemble": "fabir_tf.reading.ensemble",
     "FabirConfig": "fabir_tf.models.fabir",

@@ -15,9 +15,10 @@ from fabir_tf.reading.no_answer import UNREAD_SCORE, NoAnswerCalibration, matche
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 from fabir_tf.training import adapting
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.prepared_data import load_data, prepare_data
 from fabir_tf.training.train import make_targets, train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 WEIGHT = 0.25
 NO_CACHE = DataOptions(cache_dir=None)

@@ -18,7 +18,7 @@ from fabir_tf.layers.core.layer_norm import layer_norm
 from fabir_tf.layers.core.masking import masked_softmax
 from fabir_tf.models.bert_span import BertSpanConfig, build_bert_span
 from fabir_tf.models.deduplicated import DeduplicatedModel
-from fabir_tf.models.precision import dtype_policy
+from fabir_tf.precision import dtype_policy
 
 SOFTMAX = tf.nn.softmax
 GAIN, BIAS = np.random.default_rng(1).normal(size=(2, 100))

@@ -10,11 +10,11 @@ import pytest
 from test_bad_input import assert_error
 
 import fabir_tf
-from fabir_tf.compatibility import renamed_flag_error, translate_settings
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models import MODELS, model_name
 from fabir_tf.pipelines.datasets.records import read_records
 from fabir_tf.reading.packing import pack
+from fabir_tf.renamed_settings import renamed_flag_error, translate_settings
 
 OLD = Path(__file__).parent / "fixtures" / "0.1"
 RUNS = sorted(path.parent.name for path in OLD.glob("*/model.keras"))

@@ -331,8 +331,9 @@ def test_numbers_as_ids_come_back_as_numbers(commands, tiny_run):
 
 @pytest.mark.parametrize(("titles", "unit"), [(1, "passage"), (9, "passage"), (10, "article"), (11, "article")])
 def test_training_says_what_is_held_out(tmp_path, titles, unit):
+    from fabir_tf.training.data_options import DataOptions
     from fabir_tf.training.prepared_data import _load_data
-    from fabir_tf.training.training_config import DataOptions, TrainingConfig
+    from fabir_tf.training.training_config import TrainingConfig
 
     fields = {"question": "Who?", "answer": "A", "answer_start": 0}
     rows = [fields | {"title": f"t{n % titles}", "passage": f"A{n}"} for n in range(22)]

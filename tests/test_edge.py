@@ -114,7 +114,7 @@ def exported(reader, tmp_path_factory):
             lines = []
             folder = export_edge(reader, tmp_path_factory.mktemp("edge"), target, 3, quantization, lines.append)
             made[target, quantization] = folder
-            assert len(lines) == 1 and "of 68 answers are those of the reader" in lines[0]
+            assert len(lines) == 1 and "of 64 answers are those of the reader" in lines[0]
         return made[target, quantization]
 
     return export
@@ -401,7 +401,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(reader, tmp_path):
 
 def test_a_model_that_answers_otherwise_is_refused(reader):
     words = sorted({word.lower() for text in DATA.passages for word in tokenize(text).words})
-    with pytest.raises(UserError, match=r"the exported model is not the reader: \d+ of 68 answers"):
+    with pytest.raises(UserError, match=r"the exported model is not the reader: \d+ of 64 answers"):
         compared(reader, make_reader(words, WINDOW))
 
 

@@ -102,6 +102,18 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, sys.unraisa
     assert finish(start(program)) == (0, "[]\nTrue True\n", "")
 
 
+def test_commands_that_may_need_no_model_import_neither_tensorflow_nor_keras():
+    names = ["analyze", "beam", "convert", "describe", "evaluate", "index", "negatives", "predict", "search", "serve"]
+    program = f"""
+import importlib
+for name in {names} + ["train"]:
+    importlib.import_module(f"fabir_tf.commands.{{name}}")
+    print(name, [module for module in ("keras", "tensorflow") if module in sys.modules])
+"""
+    expected = "".join(f"{name} []\n" for name in names) + "train ['keras', 'tensorflow']\n"
+    assert finish(start(program))[:2] == (0, expected)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_started_as_a_module_enters_in_the_same_way(name, monkeypatch):
     def run(found):
@@ -171,8 +183,9 @@ READY = "print('ready', flush=True)"
         f"def imported(name):\n    {READY}\n    time.sleep(30)\nentry._imported = imported\nentry.run('fake')",
         f"def imported(name):\n    {READY}\n    while True:\n        try:\n            time.sleep(30)\n"
         "        except BaseException:\n            pass\nentry._imported = imported\nentry.run('fake')",
+        f"def body():\n    with entry.importing():\n        {READY}\n        time.sleep(30)\ncommand(body)",
     ],
-    ids=["it waits", "it catches everything"],
+    ids=["it waits", "it catches everything", "a command needs it later"],
 )
 def test_an_import_is_interrupted_at_once(program):
     assert interrupt(start(program)) == (130, "", "interrupted\n")
@@ -180,6 +193,7 @@ def test_an_import_is_interrupted_at_once(program):
 
 BODIES = {
     "it waits": f"{READY}\n    time.sleep(30)",
+    "it has imported": f"with entry.importing(): pass\n    {READY}\n    time.sleep(30)",
     "it computes": f"{READY}\n    while True: pass",
     "its error is another": f"{READY}\n    try: time.sleep(30)\n    except BaseException: raise RuntimeError('odd')",
     "it exits with a status": f"{READY}\n    try: time.sleep(30)\n    except BaseException: sys.exit(2)",
@@ -329,3 +343,18 @@ def test_settings_that_keras_cannot_be_imported_with(tmp_path, settings, backend
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("error: ") and part in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["keras.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [["predict", *ASK], ["serve", "--model=fabir-base", "--rest_api_port=0", "--grpc_port=-1"]],
+    ids=" ".join,
+)
+def test_a_command_that_imports_keras_later_tells_the_same(arguments):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "magic"}
+    line = [sys.executable, "-m", "fabir_tf.commands.entry", *arguments]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120)
+    found = "KERAS_BACKEND=magic: Keras cannot be imported (Unable to import backend : magic)"
+    assert (done.returncode, done.stdout) == (2, "") and found in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: ") and "Traceback" not in done.stderr

@@ -19,11 +19,13 @@ PRIVATE_FOLDERS = ("/" + "work/", "/" + "root/", "/" + "home/")
 
 # Which parts of fabir_tf each part may import. A part is a folder, or a module that lies directly in fabir_tf.
 _TEXT = {"pipelines", "version"}
-_MODELS = _TEXT | {"compatibility", "configuration", "layers", "models"}
+_MODELS = _TEXT | {"compatibility", "configuration", "layers", "models", "precision", "renamed_settings"}
 _READING = _MODELS | {"backends", "onednn", "reading"}
 MAY_IMPORT = {
     "layers": {"layers"},
     "compatibility": {"layers"},
+    "precision": set(),
+    "renamed_settings": set(),
     "saved_optimizers": {"backends"},
     "pipelines": _TEXT,
     "configuration": _TEXT,
@@ -44,7 +46,7 @@ MAY_IMPORT = {
 FROM_OUTSIDE = {"layers": ("keras", "numpy")}
 NEVER_FROM_OUTSIDE = {"pipelines": ("keras", "tensorflow.keras"), "edge": ("keras", "tensorflow")}
 
-# Names that version 0.1 used. `compatibility.py` translates them; no other file needs them.
+# Names that version 0.1 used. Two files translate them; no other one needs them.
 OLD_NAMES = re.compile(
     r"\b(?:BorderLoss|border_targets|TeacherBorders|teacher_share|asked_passages|type_words|passage_types|few_shapes"
     r"|sublayer_start|cross_attention_start|first_position|(?:input|word|sublayer|attention|selector|character)_keep"
@@ -52,6 +54,7 @@ OLD_NAMES = re.compile(
 )
 KNOW_OLD_NAMES = (
     "fabir_tf/compatibility.py",
+    "fabir_tf/renamed_settings.py",
     "tests/test_compatibility.py",
     "tests/test_bad_input.py",  # gives old flags and old settings, and checks the messages
     "tests/test_house.py",

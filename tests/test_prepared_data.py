@@ -17,9 +17,10 @@ from fabir_tf.pipelines.datasets.squad import read_squad
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.tokenizer import NEWEST_RULES, tokenize
 from fabir_tf.reading.reader import Reader
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.prepared_data import load_data, prepare_data, save_data
 from fabir_tf.training.train import train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 RATES = {f"{name}_dropout": 0.0 for name in ("input", "sublayer", "attention", "selector", "character")}
@@ -46,7 +47,8 @@ import keras
 assert keras.backend.backend() == "jax"
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.training.train import train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.data_options import DataOptions
+from fabir_tf.training.training_config import TrainingConfig
 run_dir, prepared, model, training, resume = sys.argv[1:]
 model, training = FabirConfig.from_json(model), TrainingConfig.from_json(training)
 train(run_dir, model, training, DataOptions(prepared=prepared), resume == "resume")

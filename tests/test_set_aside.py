@@ -14,8 +14,9 @@ from fabir_tf.pipelines.datasets.set_aside import overlaps, set_aside
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData, join, read_squad, select_passages
 from fabir_tf.pipelines.datasets.titles import LONGEST_ARTICLE, article_keys, title_key
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.prepared_data import prepare_data
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 
 def passages(*texts, titles=None, name="data"):

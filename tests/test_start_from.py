@@ -13,9 +13,10 @@ from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.packing import pack
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.prepared_data import load_data
 from fabir_tf.training.train import train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 QUESTION, PASSAGE = "Who built the tower?", "The tall tower was built by Karl Wend in 1840."
 

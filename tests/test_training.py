@@ -34,10 +34,11 @@ from fabir_tf.reading.run_directory import RunDirectory
 from fabir_tf.training import train as training
 from fabir_tf.training.averaging import AveragingAdam
 from fabir_tf.training.checkpoint import load_checkpoint
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.run_lock import locked
 from fabir_tf.training.train import train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 # So few steps show that the loss falls with this start only.

@@ -17,9 +17,10 @@ from fabir_tf.pipelines.features.features import NO_ANSWER
 from fabir_tf.pipelines.features.wrong_passages import LONGER, with_wrong_passages
 from fabir_tf.pipelines.text.tokenized import tokenize_dataset
 from fabir_tf.pipelines.text.word_processor import WordTokenizer
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.prepared_data import load_data, prepare_data, save_data
 from fabir_tf.training.train import bucket_sampler, make_targets, train
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 
 WORDS = ["mill", "lake", "owl", "bridge", "stone", "deep", "river", "keld", "north", "1712"]
 

@@ -57,8 +57,9 @@ def kill_after(steps: int) -> None:
 
 def main() -> None:
     split_cpu()
+    from fabir_tf.training.data_options import DataOptions
     from fabir_tf.training.train import train
-    from fabir_tf.training.training_config import DataOptions, TrainingConfig
+    from fabir_tf.training.training_config import TrainingConfig
 
     for run in json.loads(sys.argv[1]):
         if run.get("killed_after"):

@@ -22,7 +22,7 @@ from absl import flags
 
 from fabir_tf.analysis.judged import judge
 from fabir_tf.analysis.plotting import NO_PICTURES, has_pictures
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, entry, reader_flags
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData, question_with
@@ -40,13 +40,13 @@ def define_flags() -> None:
     flags.DEFINE_string("output", None, "Folder for the results.")
     flags.DEFINE_integer("errors", 50, "Most errors of each kind in the report.", lower_bound=0)
     flags.DEFINE_string("question_id", None, "Id of a question of the dataset; shows how a reader answers it.")
-    cli.define_reader_flags("is inspected, with question_id")
+    reader_flags.define_reader_flags("is inspected, with question_id")
     cli.define_data_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Reads the predictions, scores them and writes the results."""
-    reader_folder = cli.reader_folder(values)
+    reader_folder = reader_flags.reader_folder(values)
     _validate_flags(values, reader_folder)
     folder = Path(values.output)
     validate_writable(folder / "report.html")
@@ -64,8 +64,9 @@ def main(values: flags.FlagValues) -> None:
 
 
 def _write(values: flags.FlagValues, folder: Path, data: SquadData, answers: dict, reader_folder: str | None) -> None:
-    # Imports TensorFlow, so mistakes in the flags are reported before.
-    from fabir_tf.analysis.write import write_analysis, write_inspection
+    # After mistakes in the flags are reported.
+    with entry.importing():
+        from fabir_tf.analysis.write import write_analysis, write_inspection
 
     options = cli.data_options(values)
     if answers:
@@ -77,7 +78,7 @@ def _write(values: flags.FlagValues, folder: Path, data: SquadData, answers: dic
         for row in rows[: len(judged)]:
             print(f"{row['predictions']}: EM {row['exact_match']:.2f}  F1 {row['f1']:.2f}", flush=True)
     if values.question_id:
-        reader = cli.load_reader(values, reader_folder)
+        reader = reader_flags.load_reader(values, reader_folder)
         write_inspection(folder, data, reader, values.question_id)
 
 
@@ -88,7 +89,9 @@ def _validate_flags(values: flags.FlagValues, reader_folder: str | None) -> None
     if not values.predictions_files and not values.question_id:
         raise UserError("expected --predictions_files, or --run_dir (or --model) with --question_id, found neither")
     if not reader_folder:
-        cli.refuse_given(values, cli.READING_FLAGS, "belongs to --run_dir or --model, found it without a reader")
+        cli.refuse_given(
+            values, reader_flags.READING_FLAGS, "belongs to --run_dir or --model, found it without a reader"
+        )
     if not values.predictions_files:
         cli.refuse_given(values, ("errors",), "belongs to --predictions_files, found it without them")
     if values.question_id and not has_pictures():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, reader_flags
 from fabir_tf.commands.progress import Progress
 from fabir_tf.pipelines.datasets.asked import read_asked
 from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record
@@ -19,7 +19,6 @@ from fabir_tf.pipelines.partial_file import partial_file
 from fabir_tf.pipelines.text.readable import is_blank
 from fabir_tf.reading.answers import Answer, QuestionAnswerer
 from fabir_tf.reading.halves import answer_in_halves
-from fabir_tf.reading.run_directory import reader_digest, versions
 
 if TYPE_CHECKING:
     from fabir_tf.pipelines.documents.collection import Searched
@@ -257,10 +256,13 @@ def _is_resumable(values: flags.FlagValues) -> bool:
 
 def _origin(values: flags.FlagValues) -> dict[str, str]:
     """What decides about the answers, but for documents."""
+    # Imports Keras, as the reader did that answers.
+    from fabir_tf.reading.run_directory import reader_digest, versions
+
     size = user_path(values.input_file).stat().st_size
     texts = {name: f"{name} {version}" for name, version in versions().items()}
     texts["input"] = f"an input of {size:,} bytes with the SHA-256 {file_digest([values.input_file])[:16]}"
-    texts["reader"] = f"a reader with the SHA-256 {reader_digest(cli.needed_reader_folder(values))[:16]}"
+    texts["reader"] = f"a reader with the SHA-256 {reader_digest(reader_flags.needed_reader_folder(values))[:16]}"
     for name in DECIDING_FLAGS:
         if name in values:
             value = values[name].value

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, setting_flags
 from fabir_tf.configuration import as_flag
 from fabir_tf.experiments.compare import DATA_FLAGS, Plan, compare
 from fabir_tf.models import MODELS
@@ -42,7 +42,7 @@ def define_flags() -> None:
         None,
         "Data that the trained readers are scored on; by default --eval_dataset, on which the best epoch is chosen.",
     )
-    cli.define_setting_flags()
+    setting_flags.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:

@@ -52,15 +52,16 @@ def run(name: str) -> None:
     Args:
         name: of a module in `fabir_tf.commands`.
     """
+    global _interruption
     gc.set_threshold(_OBJECTS)
-    interruption = _Interruption()
+    interruption = _interruption = _Interruption()
     interruption.install()
     _open_closed_streams()
     status = 1
     try:
         with _without_notices():
-            module = _imported(name)
-            interruption.is_importing = False
+            with importing():
+                module = _imported(name)
             status = _status_of(module, interruption)
     finally:
         # All is written. What is left of the process may be interrupted without a word.
@@ -71,11 +72,37 @@ def run(name: str) -> None:
     sys.exit(status)
 
 
+# Of the command that this process runs.
+_interruption: "_Interruption | None" = None
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Surrounds an import of TensorFlow or Keras.
+
+    Ctrl-C ends the process at once, and a mistake in Keras' settings is told in one sentence.
+    """
+    if _interruption:
+        _interruption.is_importing = True
+    try:
+        yield
+    except Exception as error:
+        sentence = mistake_in_settings(error)
+        if not sentence:
+            raise
+        print(f"error: {sentence}", file=sys.stderr)
+        sys.exit(2)
+    finally:
+        if _interruption:
+            _interruption.is_importing = False
+
+
 class _Interruption:
     """What Ctrl-C does: it ends an import at once, and raises KeyboardInterrupt in a command.
 
     Attributes:
-        is_importing: whether TensorFlow is being imported. It turns a KeyboardInterrupt into other errors.
+        is_importing: whether TensorFlow is being imported, or will be at once. It turns a KeyboardInterrupt into other
+            errors.
         happened: whether there was one in the command.
     """
 
@@ -117,19 +144,11 @@ class _Interruption:
 
 
 def _imported(name: str):
-    """The command's module; a mistake in Keras' settings ends the process with one sentence."""
-    try:
-        return importlib.import_module(f"fabir_tf.commands.{name}")
-    except Exception as error:
-        sentence = _sentence(error)
-        if not sentence:
-            raise
-    print(f"error: {sentence}", file=sys.stderr)
-    sys.exit(2)
+    return importlib.import_module(f"fabir_tf.commands.{name}")
 
 
-def _sentence(error: Exception) -> str:
-    """The message of a mistake in Keras' settings; "" for another error."""
+def mistake_in_settings(error: Exception) -> str:
+    """The message of a mistake in Keras' settings, for an error while it was imported; "" for another error."""
     # The class is compared by name: its module belongs to the package that may not be importable.
     if type(error).__name__ == "UserError":
         return str(error)
@@ -270,4 +289,5 @@ analyze = functools.partial(run, "analyze")
 if __name__ == "__main__":
     command = sys.argv.pop(1)
     sys.argv[0] = f"fabir-{command}"
-    run(command)
+    # Of the module that the commands import, which is not this one.
+    importlib.import_module("fabir_tf.commands.entry").run(command)

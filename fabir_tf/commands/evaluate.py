@@ -22,7 +22,7 @@ import time
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, reader_flags
 from fabir_tf.pipelines.datasets.predictions import read_predictions
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad_metrics import missing_predictions, read_no_answer_probabilities
@@ -44,7 +44,7 @@ _OF_READER = ("output_file", "spans_file", "na_prob_file")
 
 def define_flags() -> None:
     """Flags of the command."""
-    cli.define_reader_flags("is scored")
+    reader_flags.define_reader_flags("is scored")
     flags.DEFINE_string(
         "predictions_file",
         None,
@@ -65,7 +65,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Scores the predictions and writes the results."""
-    folder = cli.reader_folder(values)
+    folder = reader_flags.reader_folder(values)
     if bool(folder) == bool(values.predictions_file):
         raise UserError("--run_dir (or --model) and --predictions_file: found both or neither, expected one of them")
     cli.validate_given(values, dataset="the data to score on")
@@ -73,7 +73,7 @@ def main(values: flags.FlagValues) -> None:
         raise UserError("--no_answer_file belongs to --predictions_file, found it with a reader")
     if values.predictions_file:
         reason = "belongs to --run_dir or --model, found it with --predictions_file"
-        cli.refuse_given(values, (*_OF_READER, *cli.READING_FLAGS), reason)
+        cli.refuse_given(values, (*_OF_READER, *reader_flags.READING_FLAGS), reason)
     outputs = {flag: values[flag].value for flag in (*_OF_READER, "report_file") if values[flag].value}
     for flag, path in outputs.items():
         same = next(name for name, other in outputs.items() if os.path.realpath(other) == os.path.realpath(path))
@@ -120,7 +120,7 @@ def _score_file(values: flags.FlagValues) -> dict:
 
 
 def _score_reader(values: flags.FlagValues, folder: str) -> dict:
-    reader = cli.load_reader(values, folder)
+    reader = reader_flags.load_reader(values, folder)
     data = _load(values)
     tokenized = reader.tokenize(data, cli.data_options(values).cache_dir, cli.to_stderr)
     cli.to_stderr(reader.coverage(tokenized).summary())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, reader_flags
 from fabir_tf.edge.runtimes import RUNTIMES
 from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import SquadData, hold_out
@@ -36,7 +36,7 @@ SAVED_MODEL = "saved_model"
 
 def define_flags() -> None:
     """Flags of the command."""
-    cli.define_reader_flags("is exported")
+    reader_flags.define_reader_flags("is exported")
     flags.DEFINE_string("export_dir", None, "Folder that a server watches; the command writes a version into it.")
     flags.DEFINE_integer("version", None, "Number of the version; by default the one after the latest.", lower_bound=1)
     flags.DEFINE_enum(
@@ -60,7 +60,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Calibrates and writes the reader."""
-    run_dir = cli.needed_reader_folder(values)
+    run_dir = reader_flags.needed_reader_folder(values)
     cli.validate_given(values, export_dir="the folder of the exports")
     share = cli.validate_unanswerable_share(values)
     from fabir_tf.export.saved_model import version_folder
@@ -73,7 +73,7 @@ def main(values: flags.FlagValues) -> None:
     data = _held_out(values, run_dir)
     run = reader_directory(run_dir)
     # In the precision that is asked for, because it may be served on another machine.
-    threshold = cli.no_answer_threshold(values)
+    threshold = reader_flags.no_answer_threshold(values)
     reader = Reader.open(run, values.max_passage, values.precision, values.max_answer, cli.to_stderr, threshold)
     validate_writable(folder)
     if data:

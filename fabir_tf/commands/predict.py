@@ -29,7 +29,7 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.commands import answering, cli
+from fabir_tf.commands import answering, cli, reader_flags
 from fabir_tf.pipelines.datasets.records import STANDARD_INPUT, Record, read_records
 from fabir_tf.pipelines.documents.collection import Collection
 from fabir_tf.pipelines.documents.folder import FORMATS, read_documents
@@ -39,7 +39,7 @@ from fabir_tf.pipelines.files import Position
 
 def define_flags() -> None:
     """Flags of the command."""
-    cli.define_reader_flags("answers")
+    reader_flags.define_reader_flags("answers")
     flags.DEFINE_string("question", None, "The question, with --passage or --document.")
     flags.DEFINE_string("passage", None, "The text to answer from, with --question.")
     text = "File or folder to answer from: text, Markdown, reStructuredText, HTML, PDF, or documents as JSON lines."
@@ -55,7 +55,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Reads the questions, answers them and writes the answers."""
-    folder = cli.needed_reader_folder(values)
+    folder = reader_flags.needed_reader_folder(values)
     if values.document is not None:
         _answer_from_documents(values, folder)
         return
@@ -70,7 +70,7 @@ def main(values: flags.FlagValues) -> None:
     answering.validate_output(values, "input_file")
     position = Position()
     records = iter([_asked_record(values)]) if asked else _input_records(values.input_file, position)
-    reader = cli.load_reader(values, folder)
+    reader = reader_flags.load_reader(values, folder)
 
     def answer(chunk):
         return reader.answer_batch([one.question for one in chunk], [one.passage for one in chunk], values.n_best)
@@ -88,7 +88,7 @@ def _answer_from_documents(values: flags.FlagValues, folder: str) -> None:
     collection = Collection(read_documents(values.document, cli.to_stderr), skipped=cli.to_stderr)
     if not len(collection):
         raise UserError(f"--document={values.document}: found no text to answer from")
-    answering.write_document_answers(values, records, cli.load_reader(values, folder), collection, position)
+    answering.write_document_answers(values, records, reader_flags.load_reader(values, folder), collection, position)
 
 
 def _validate_outside(values: flags.FlagValues) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, setting_flags
 from fabir_tf.pipelines.files import removed_on_failure
 from fabir_tf.training.prepared_data import prepare_data, save_data, validate_free
 
@@ -26,14 +26,14 @@ def define_flags() -> None:
     --vector_cache."""
     flags.DEFINE_string("output", None, "Folder for the arrays.")
     flags.DEFINE_string("run_dir", None, "Ignored; fabir-train uses it.")
-    cli.define_setting_flags()
+    setting_flags.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
     """Reads the flags and prepares the data."""
     cli.validate_given(values, output="the folder for the arrays")
     folder = Path(values.output)
-    model_config, training = cli.configurations(values)
+    model_config, training = setting_flags.configurations(values)
     validate_free(folder)
     data = prepare_data(model_config, training, cli.data_options(values), print)
     with removed_on_failure(folder):

@@ -35,7 +35,7 @@ from fabir_tf.analysis.groupings import groupings
 from fabir_tf.analysis.judged import judge
 from fabir_tf.analysis.plotting import NO_PICTURES, write_picture
 from fabir_tf.analysis.scores import COLUMNS, score_groups
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, setting_flags
 from fabir_tf.commands.compare import refuse_single_run, shared_flags, training_seeds
 from fabir_tf.configuration import as_flag
 from fabir_tf.experiments import cheung, porwal
@@ -76,7 +76,7 @@ def define_flags() -> None:
         flags.DEFINE_string(name, None, f"Folder of {what}, which rows of --paper=cheung begin with.")
     text = "Word vectors of 50 dimensions, for the rows of --paper=bologna that have such; --vectors is of the others."
     flags.DEFINE_string("vectors_50", None, text)
-    cli.define_setting_flags()
+    setting_flags.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
@@ -147,7 +147,9 @@ def _validate_flags(values: flags.FlagValues) -> None:
                 flag_names = ", ".join(f"--{flag}" for flag in FOLDERS)
                 raise UserError(f"--{name}: rows begin with different folders, expected them in {flag_names}")
         _validate_folders(values)
-    in_config = {"dataset", "eval_dataset"} & (cli.settings_in(values.config).keys() if values.config else set())
+    in_config = {"dataset", "eval_dataset"} & (
+        setting_flags.settings_in(values.config).keys() if values.config else set()
+    )
     if in_config:
         name = min(in_config)
         raise UserError(f"--config={values.config}: found {name}, expected it as --{name}, which holds for all runs")
@@ -177,7 +179,7 @@ def _rows(values: flags.FlagValues, table: str) -> tuple[PublishedRun, ...]:
 
 
 def _config_class(row: PublishedRun) -> type[ReaderConfig]:
-    return MODELS[row.settings.get("model", cli.DEFAULT_MODEL)].config
+    return MODELS[row.settings.get("model", setting_flags.DEFAULT_MODEL)].config
 
 
 def _validate_folders(values: flags.FlagValues) -> None:

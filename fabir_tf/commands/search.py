@@ -16,7 +16,7 @@ if __name__ == "__main__":
 
 from absl import flags
 
-from fabir_tf.commands import answering, cli
+from fabir_tf.commands import answering, cli, reader_flags
 from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import Position
@@ -24,7 +24,7 @@ from fabir_tf.pipelines.files import Position
 
 def define_flags() -> None:
     """Flags of the command."""
-    cli.define_reader_flags("answers")
+    reader_flags.define_reader_flags("answers")
     flags.DEFINE_string("index", None, "File or folder that fabir-index wrote.")
     flags.DEFINE_string("question", None, "The question.")
     text = "File of questions instead: one a line, or SQuAD JSON, JSON lines, CSV or Parquet; - is standard input."
@@ -35,7 +35,7 @@ def define_flags() -> None:
 
 def main(values: flags.FlagValues) -> None:
     """Searches the index for each question, reads what it finds and writes the answers."""
-    folder = cli.needed_reader_folder(values)
+    folder = reader_flags.needed_reader_folder(values)
     cli.validate_given(values, index="the file that fabir-index wrote")
     position = Position()
     records = answering.asked_records(values, position)
@@ -43,7 +43,7 @@ def main(values: flags.FlagValues) -> None:
     with open_index(values.index) as index:
         if not len(index):
             raise UserError(f"--index={values.index}: found no text to answer from, expected an index with documents")
-        answering.write_document_answers(values, records, cli.load_reader(values, folder), index, position)
+        answering.write_document_answers(values, records, reader_flags.load_reader(values, folder), index, position)
 
 
 def run() -> None:

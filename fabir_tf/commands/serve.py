@@ -18,6 +18,7 @@ if __name__ == "__main__":
 import contextlib
 import dataclasses
 import functools
+import importlib
 import importlib.util
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from fabir_tf.commands import answering, cli
+from fabir_tf.commands import answering, cli, entry, reader_flags
 from fabir_tf.pipelines.documents.collection import Searched
 from fabir_tf.pipelines.documents.sharded_index import open_index
 from fabir_tf.pipelines.errors import UserError
@@ -49,7 +50,7 @@ MEGABYTE = 2**20
 
 def define_flags() -> None:
     """Flags of the command."""
-    cli.define_reader_flags("is served")
+    reader_flags.define_reader_flags("is served")
     text = "Folder whose numbered folders are SavedModels, such as fabir-export writes; the highest one is served."
     flags.DEFINE_string("model_base_path", None, text)
     text = "TensorFlow Serving's file of several such folders, with labels and versions."
@@ -158,7 +159,9 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
         )
     if values.model_config_file or values.model_base_path:
         # A SavedModel keeps how it reads.
-        cli.refuse_given(values, cli.READING_FLAGS, f"has no effect with --{given[0]}: give it to fabir-export")
+        cli.refuse_given(
+            values, reader_flags.READING_FLAGS, f"has no effect with --{given[0]}: give it to fabir-export"
+        )
     load_version = functools.partial(_load_saved_model, trust_model=values.trust_model)
     if values.model_config_file:
         if values.model_name:
@@ -170,29 +173,30 @@ def _models(values: flags.FlagValues) -> "list[ModelSettings]":
         return [ModelSettings(name, base_path=path, load_version=load_version)]
     if values.trust_model:
         raise UserError(f"--trust_model has no effect with --{given[0]}: only SavedModels are checked")
-    folder = cli.needed_reader_folder(values)
-    from fabir_tf.reading.run_directory import reader_directory
-
-    # Reports a missing file before a process is started for it.
-    for run in reader_directory(folder).readers:
-        run.read_model_config(values.max_answer)
-    threshold = cli.no_answer_threshold(values)
+    folder = reader_flags.needed_reader_folder(values)
+    threshold = reader_flags.no_answer_threshold(values)
     reading = (values.max_passage, values.precision, values.max_answer, threshold)
     name = validate_name(values.model_name or Path(folder).resolve().name, "--model_name")
     return [ModelSettings(name, load=functools.partial(_load_reader, folder, *reading))]
 
 
 def _load_reader(*arguments: Any) -> Any:
-    # Imports TensorFlow, so only in the process of the model.
-    from fabir_tf.serving.backends import load_reader
-
-    return load_reader(*arguments)
+    return _backends().load_reader(*arguments)
 
 
 def _load_saved_model(path: str, trust_model: bool) -> Any:
-    from fabir_tf.serving.backends import SavedModelBackend
+    return _backends().SavedModelBackend(path, trust_model)
 
-    return SavedModelBackend(path, trust_model)
+
+def _backends() -> Any:
+    """The module that imports TensorFlow, which only the process of a model needs."""
+    try:
+        return importlib.import_module("fabir_tf.serving.backends")
+    except Exception as error:
+        mistake = entry.mistake_in_settings(error)
+        if not mistake:
+            raise
+        raise UserError(mistake) from None
 
 
 def _settings(values: flags.FlagValues, index: Searched | None) -> "ServerSettings":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, reader_flags
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
@@ -35,7 +35,7 @@ def define_flags() -> None:
         "passages into other tokens than its teachers; the distributions are then over its tokens",
     )
     flags.DEFINE_string("output", None, "File for the distributions.")
-    cli.define_reading_flags()
+    reader_flags.define_reading_flags()
     cli.define_data_flags()
 
 
@@ -54,7 +54,7 @@ def main(values: flags.FlagValues) -> None:
     student = _tokenizer(values.student) if values.student is not None else None
     from fabir_tf.training.distillation import teach
 
-    teachers = [cli.load_reader(values, folder) for folder in values.run_dirs]
+    teachers = [reader_flags.load_reader(values, folder) for folder in values.run_dirs]
     options = cli.data_options(values)
     data = load_dataset(values.dataset, "train", **options.tfds_folders, log=cli.to_stderr)
     distributions = teach(teachers, data, cli.show_progress, student)

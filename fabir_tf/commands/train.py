@@ -17,7 +17,7 @@ import dataclasses
 
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, setting_flags
 from fabir_tf.reading.run_directory import RunDirectory
 from fabir_tf.training.run_setup import validate_resumable
 from fabir_tf.training.train import train
@@ -34,7 +34,7 @@ def define_flags() -> None:
         "Folder that keeps the vectors of a frozen --word_model between runs, in half precision: they are computed "
         "once instead of in every step.",
     )
-    cli.define_setting_flags()
+    setting_flags.define_setting_flags()
 
 
 def main(values: flags.FlagValues) -> None:
@@ -43,10 +43,10 @@ def main(values: flags.FlagValues) -> None:
     run = RunDirectory(values.run_dir)
     if values.resume:
         validate_resumable(run)
-        model_config, training = cli.resumed_configurations(values, run)
+        model_config, training = setting_flags.resumed_configurations(values, run)
     else:
-        model_config, training = cli.configurations(values, values.prepared)
-    for note in cli.published_notes(values, model_config, training):
+        model_config, training = setting_flags.configurations(values, values.prepared)
+    for note in setting_flags.published_notes(values, model_config, training):
         print(note, flush=True)
     options = dataclasses.replace(cli.data_options(values, values.prepared), vector_cache=values.vector_cache or None)
     train(run.path, model_config, training, options, values.resume)

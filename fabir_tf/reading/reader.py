@@ -13,11 +13,11 @@ from fabir_tf.backends import backend
 from fabir_tf.backends.bfloat16 import precision_to_read_in
 from fabir_tf.backends.graph_lock import GRAPH_LOCK
 from fabir_tf.models import build_model, model_name
-from fabir_tf.models.precision import POLICIES, dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.precision import POLICIES, dtype_policy
 from fabir_tf.reading.answers import OWN_THRESHOLD, validate_n_best
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers

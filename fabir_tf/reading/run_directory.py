@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from fabir_tf import onednn
-from fabir_tf.compatibility import translate_settings
 from fabir_tf.configuration import Config, ConfigError
 from fabir_tf.models import MODELS, build_model, model_name
 from fabir_tf.models.bert_span import reading_config
@@ -28,6 +27,7 @@ from fabir_tf.pipelines.text.word_processor import WordProcessor
 from fabir_tf.pipelines.text.wordpiece_files import CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, read_wordpieces
 from fabir_tf.pipelines.text.wordpiece_processor import WordPieceProcessor
 from fabir_tf.reading.pretrained import pretrained_folder, pretrained_readers
+from fabir_tf.renamed_settings import translate_settings
 from fabir_tf.version import __version__
 
 FORMAT = 2

@@ -46,7 +46,8 @@ from fabir_tf.pipelines.text.processor import TextProcessor
 from fabir_tf.pipelines.text.registry import PROCESSORS, read_processor
 from fabir_tf.pipelines.text.tokenized import TokenizedDataset, load_texts, save_texts
 from fabir_tf.reading.run_directory import reader_directory
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.data_options import DataOptions
+from fabir_tf.training.training_config import TrainingConfig
 
 # Training settings that decide what the data contains.
 DATA_SETTINGS = (

@@ -16,8 +16,9 @@ from fabir_tf.pipelines.files import removed_on_failure, user_path, validate_wri
 from fabir_tf.pipelines.text.processor import TextProcessor, saved_rules
 from fabir_tf.pipelines.text.registry import PROCESSORS
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory, validate_model, versions
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.prepared_data import PreparedData, load_data, prepare_data
-from fabir_tf.training.training_config import DEVICE_SETTINGS, LENGTHS, DataOptions, TrainingConfig
+from fabir_tf.training.training_config import DEVICE_SETTINGS, LENGTHS, TrainingConfig
 
 # Settings of a model that its text processor has, too, which a run takes from the reader that it starts from.
 _OF_PROCESSOR = ("max_word_characters", "encoder", "word_vectors", "word_model", "pool_words")

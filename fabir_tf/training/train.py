@@ -18,7 +18,6 @@ from fabir_tf.models import FINE_TUNING, build_model, model_name, training_setti
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.parameters import count_trainable
-from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import save_weights, set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.arguments import validate_type
@@ -32,12 +31,14 @@ from fabir_tf.pipelines.features.splitting import passages_of
 from fabir_tf.pipelines.features.teacher_distributions import split_soft_labels
 from fabir_tf.pipelines.files import csv_text, named_errors, user_path, validate_writable, write_text
 from fabir_tf.pipelines.text.processor import TextProcessor
+from fabir_tf.precision import dtype_policy
 from fabir_tf.reading.evaluation import predictions_of, score_answers
 from fabir_tf.reading.held_out_loss import HeldOutLoss
 from fabir_tf.reading.reader import Reader
 from fabir_tf.reading.run_directory import RunDirectory, reader_directory
 from fabir_tf.training.adapting import adapted_calibration
 from fabir_tf.training.checkpoint import load_checkpoint, save_checkpoint
+from fabir_tf.training.data_options import DataOptions
 from fabir_tf.training.devices import training_devices
 from fabir_tf.training.losses import StartEndLoss
 from fabir_tf.training.optimizers import make_optimizer
@@ -45,7 +46,7 @@ from fabir_tf.training.prepared_data import validate_settings, with_prepared_set
 from fabir_tf.training.run_lock import locked
 from fabir_tf.training.run_setup import PreparedRun, prepare_run, recorded_training, validate_resumable
 from fabir_tf.training.schedules import InverseSquareRootSchedule, LinearDecay, LinearWarmup
-from fabir_tf.training.training_config import DataOptions, TrainingConfig
+from fabir_tf.training.training_config import TrainingConfig
 from fabir_tf.training.vector_cache import with_kept_vectors
 
 # oneDNN compiles a kernel for each operation and shape, which takes a tenth of a training step. Its default cache of

@@ -18,9 +18,9 @@ from fabir_tf.models.bert_span import BertSpanConfig, build_bert_span, reading_c
 from fabir_tf.models.deduplicated import DeduplicatedModel
 from fabir_tf.models.hugging_face import HuggingFaceModel, read_hugging_face, set_weights
 from fabir_tf.models.parameters import count_trainable
-from fabir_tf.models.precision import dtype_policy
 from fabir_tf.models.weights import MODEL, weights_of
 from fabir_tf.pipelines.errors import UserError
+from fabir_tf.precision import dtype_policy
 
 SMALL = {"pieces": 23, "d_model": 6, "num_layers": 2, "num_heads": 3, "hidden_dim": 11, "max_positions": 19}
 SMALL |= {"max_sequence": 19, "head": "dense"}

@@ -6,7 +6,7 @@ import oracles
 import pytest
 
 from fabir_tf.layers import SpanDecoder
-from fabir_tf.models.precision import dtype_policy
+from fabir_tf.precision import dtype_policy
 
 PADDING = np.float32(-1e9)
 

@@ -7,7 +7,7 @@ import oracles
 import pytest
 
 import fabir_tf
-from fabir_tf.models.precision import dtype_policy
+from fabir_tf.precision import dtype_policy
 
 SMALL = {
     "trainable_words": 3,

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import keras
-
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 """The dtype policies that a reader can be trained and read with."""
 
@@ -16,6 +14,9 @@ def dtype_policy(name: str) -> Iterator[None]:
     Args:
         name: one of `POLICIES`.
     """
+    # Commands name the precisions without a model.
+    import keras
+
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
