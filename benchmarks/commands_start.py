@@ -4,8 +4,9 @@
     python benchmarks/commands_start.py --tree=../earlier --commands=predict
 
 Each command is a process of its own, and the versions take turns. `predict` answers a question with fabir-base, `train`
-trains a small FABIR for an epoch of four passages, and `export` writes fabir-base as a SavedModel. The ratio is the
-earlier version's time divided by this tree's: 1 is equal, more is faster now.
+trains a small FABIR for an epoch of four passages, `export` writes fabir-base as a SavedModel, `convert` writes four
+passages as CSV, and `serve` is told to end as soon as fabir-base can be asked. The ratio is the earlier version's time
+divided by this tree's: 1 is equal, more is faster now.
 """
 
 import json
@@ -21,12 +22,16 @@ from absl import flags
 from common import ROOT, chosen, draw_bars, machine, print_table, ratios, run, show_turn, shown, spread
 from earlier_version import earlier_version
 
+from fabir_tf.pipelines.errors import UserError
+
 SMALL = ("--num_layers=1", "--d_model=20", "--num_heads=2", "--reduction_hidden_dim=20", "--hidden_dim=20")
 DATA = ("--dataset=data.json", "--eval_dataset=data.json")
 COMMANDS = {
     "predict": ("--model=fabir-base", "--question=Who built it?", "--passage=Anna Keld built it."),
     "train": (*SMALL, "--vectors=none", "--epochs=1", "--run_dir=run", "--cache_dir=", *DATA),
     "export": ("--model=fabir-base", "--export_dir=exported", "--calibration_dataset=none"),
+    "convert": ("--dataset=data.json", "--output_file=data.csv"),
+    "serve": ("--model=fabir-base", "--rest_api_port=0", "--grpc_port=-1"),
 }
 PASSAGES = 4
 
@@ -68,7 +73,15 @@ def _seconds(tree: str, command: str, arguments: Sequence[str]) -> float:
         (Path(folder) / "data.json").write_text(json.dumps(squad_to_json(few)), encoding="utf-8")
         line = [sys.executable, "-m", "fabir_tf.commands.entry", command, *arguments]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(line, cwd=folder, env=os.environ | {"PYTHONPATH": tree}, capture_output=True, check=True)
+        with subprocess.Popen(
+            line, cwd=folder, env=os.environ | {"PYTHONPATH": tree}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            process.stdout.readline()
+            if command == "serve":
+                process.terminate()
+            process.stdout.read()
+        if process.returncode:
+            raise UserError(f"fabir-{command} of {tree} has ended with status {process.returncode}, expected 0")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
