@@ -30,7 +30,7 @@ COMMANDS = {
     "predict": ("--model=fabir-base", "--question=Who built it?", "--passage=Anna Keld built it."),
     "train": (*SMALL, "--vectors=none", "--epochs=1", "--run_dir=run", "--cache_dir=", *DATA),
     "export": ("--model=fabir-base", "--export_dir=exported", "--calibration_dataset=none"),
-    "convert": ("--dataset=data.json", "--output_file=data.csv"),
+    "convert": ("--input_file=data.json", "--output_file=data.csv"),
     "serve": ("--model=fabir-base", "--rest_api_port=0", "--grpc_port=-1"),
 }
 PASSAGES = 4

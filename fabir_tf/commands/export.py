@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from fabir_tf.commands import cli, reader_flags
+from fabir_tf.commands import cli, entry, reader_flags
 from fabir_tf.edge.runtimes import RUNTIMES
 from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import SquadData, hold_out
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
-from fabir_tf.reading.run_directory import reader_directory
 
 if TYPE_CHECKING:
     from fabir_tf.reading.reader import Reader
@@ -63,9 +62,11 @@ def main(values: flags.FlagValues) -> None:
     run_dir = reader_flags.needed_reader_folder(values)
     cli.validate_given(values, export_dir="the folder of the exports")
     share = cli.validate_unanswerable_share(values)
-    from fabir_tf.export.saved_model import version_folder
-    from fabir_tf.reading.calibration import calibrate
-    from fabir_tf.reading.reader import Reader
+    with entry.importing():
+        from fabir_tf.export.saved_model import version_folder
+        from fabir_tf.reading.calibration import calibrate
+        from fabir_tf.reading.reader import Reader
+        from fabir_tf.reading.run_directory import reader_directory
 
     # Report mistakes before the calibration, which may take minutes.
     _validate_format(values)
@@ -127,6 +128,8 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     options = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **options)
+    from fabir_tf.reading.run_directory import reader_directory
+
     run = reader_directory(run_dir)
     # The members of an ensemble have calibrations of their own.
     if run.calibration.exists() or run.ensemble.exists():

@@ -13,15 +13,19 @@ if __name__ == "__main__":
     # Ends the process, before anything else is imported.
     entry.run("pack")
 
+from typing import TYPE_CHECKING
+
 from absl import flags
 
-from fabir_tf.commands import cli
+from fabir_tf.commands import cli, entry
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors
 from fabir_tf.reading.calibration import Calibration
 from fabir_tf.reading.ensemble_weights import EQUAL, METRICS, normalised_weights
-from fabir_tf.reading.run_directory import EnsembleDirectory
+
+if TYPE_CHECKING:
+    from fabir_tf.reading.run_directory import EnsembleDirectory
 
 
 def define_flags() -> None:
@@ -61,7 +65,9 @@ def main(values: flags.FlagValues) -> None:
         cli.validate_given(values, run_dir="the folder of a trained run")
     cli.validate_given(values, output="the folder to write")
     share = cli.validate_unanswerable_share(values)
-    from fabir_tf.reading.packing import pack, pack_ensemble
+    with entry.importing():
+        from fabir_tf.reading.packing import pack, pack_ensemble
+        from fabir_tf.reading.run_directory import EnsembleDirectory
 
     name, options = values.calibration_dataset, cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     held_out = load_dataset(name, "dev", flag="--calibration_dataset", **options) if name else None
@@ -105,7 +111,7 @@ def _validate_ensemble(values: flags.FlagValues) -> str | list[float]:
     return weights
 
 
-def _tell_ensemble(names: list[str], folder: EnsembleDirectory) -> None:
+def _tell_ensemble(names: list[str], folder: "EnsembleDirectory") -> None:
     weights = folder.read_weights_of_members()
     cli.to_stderr("weights: " + ", ".join(f"{weight:.3f} {name}" for weight, name in zip(weights, names, strict=True)))
     if folder.calibration.exists():

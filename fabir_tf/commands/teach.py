@@ -17,11 +17,14 @@ from pathlib import Path
 
 from absl import flags
 
-from fabir_tf.commands import cli, reader_flags
+from fabir_tf.commands import cli, entry, reader_flags
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import named_errors, validate_writable
 from fabir_tf.pipelines.text.tokenized import Tokenizer
+from fabir_tf.pipelines.text.wordpiece_files import read_wordpieces
+from fabir_tf.pipelines.text.wordpiece_processor import WordPieceTokenizer
+from fabir_tf.reading.pretrained import pretrained_readers
 
 
 def define_flags() -> None:
@@ -52,7 +55,8 @@ def main(values: flags.FlagValues) -> None:
         raise UserError(f"--output={values.output}: found an existing file, expected a new one")
     validate_writable(output)
     student = _tokenizer(values.student) if values.student is not None else None
-    from fabir_tf.training.distillation import teach
+    with entry.importing():
+        from fabir_tf.training.distillation import teach
 
     teachers = [reader_flags.load_reader(values, folder) for folder in values.run_dirs]
     options = cli.data_options(values)
@@ -65,12 +69,9 @@ def main(values: flags.FlagValues) -> None:
 
 def _tokenizer(name: str) -> Tokenizer:
     """The processor of a student, which may be an encoder without a head."""
-    from fabir_tf.models.hugging_face import is_hugging_face
-    from fabir_tf.pipelines.text.wordpiece_files import read_wordpieces
-    from fabir_tf.pipelines.text.wordpiece_processor import WordPieceTokenizer
-    from fabir_tf.reading.pretrained import pretrained_readers
-    from fabir_tf.reading.run_directory import reader_directory
-
+    with entry.importing():
+        from fabir_tf.models.hugging_face import is_hugging_face
+        from fabir_tf.reading.run_directory import reader_directory
     if not Path(name).is_dir() and name not in pretrained_readers():
         raise UserError(f"--student={name}: found no folder, expected that of a reader or of its encoder")
     if is_hugging_face(name):
