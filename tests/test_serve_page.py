@@ -207,6 +207,7 @@ def test_mistakes_are_told(page):
     assert page.inner_text("#answer") == "There is nothing to read here."
 
 
+@pytest.mark.long
 def test_search_with_an_index(browser, commands, tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -241,6 +242,7 @@ def test_search_with_an_index(browser, commands, tmp_path):
         page.close()
 
 
+@pytest.mark.long
 def test_a_server_that_has_stopped(browser):
     with serving("--model=fabir-base") as server:
         page = browser.new_page()

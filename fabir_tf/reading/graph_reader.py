@@ -19,7 +19,7 @@ from fabir_tf.pipelines.features.tensor_batches import batch_inputs
 from fabir_tf.pipelines.features.windows import OVERLAP
 from fabir_tf.pipelines.json_files import quoted
 from fabir_tf.pipelines.text.graph.parity import texts_cut_differently
-from fabir_tf.pipelines.text.graph.processor import GraphExamples, GraphFeatures
+from fabir_tf.pipelines.text.graph.processor import GraphExamples, GraphFeatures, GraphProcessor
 from fabir_tf.pipelines.text.graph.readable import are_readable
 from fabir_tf.pipelines.text.graph.tokenizer import GraphTokens
 from fabir_tf.pipelines.text.graph.windows import GraphWindows, graph_merge, graph_windows, smallest_null
@@ -98,8 +98,8 @@ class GraphReader(tf.Module):
 
     def __init__(self, reader: "Reader", n_best: int = 5):
         super().__init__()
-        _validate_same_tokens(reader.processor)
         self.processor = reader.processor.in_graph()
+        _validate_same_tokens(reader.processor, self.processor)
         self._needs_spaces = reader.processor.needs_spaces
         self.temperature = tf.Variable(reader.temperature, trainable=False, dtype=tf.float32, name="temperature")
         # A reader that always answers has a threshold above every probability.
@@ -352,11 +352,11 @@ def _texts(asked: Asked, start: tf.Tensor, end: tf.Tensor) -> dict[str, tf.Tenso
     return {"answer": answer, "start": start, "end": end, "byte_start": byte_start, "byte_end": byte_end}
 
 
-def _validate_same_tokens(processor: TextProcessor) -> None:
+def _validate_same_tokens(processor: TextProcessor, graph: GraphProcessor) -> None:
     """Compares the tokenizers of Python and of the graph: NLTK's may change with every version."""
     data = load_dataset("sample", "dev")
     texts = [*data.passages, *(question.text for question in data.questions)]
-    different = texts_cut_differently(processor, texts)
+    different = texts_cut_differently(processor, texts, graph)
     if different:
         raise UserError(
             f"the tokenizer {processor.tokenizer_version} cuts {quoted(different[0])} into other tokens than the graph "

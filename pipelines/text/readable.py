@@ -31,13 +31,14 @@ READS_ENGLISH = (
 LETTER_OR_DIGIT = r"[^\W_\u115f\u1160\u3164\uffa0]"
 LETTERS_WITHOUT_SPACES = "[" + "".join(f"{first}-{last}" for first, last in SCRIPTS_WITHOUT_SPACES) + "]"
 
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 _LETTER_OR_DIGIT = re.compile(LETTER_OR_DIGIT)
 _LETTERS_WITHOUT_SPACES = re.compile(LETTERS_WITHOUT_SPACES + "+")
 
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be written as UTF-8: it has no half of a surrogate pair, which JSON may hold."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return not _HALF_OF_A_PAIR.search(text)
 
 
 def is_blank(text: str) -> bool:
