@@ -15,6 +15,7 @@ from typing import TextIO
 
 from absl import app, flags
 
+from fabir_tf.commands import entry
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import WriteError, disk_error, named_errors, named_files
 from fabir_tf.pipelines.json_files import quoted
@@ -224,11 +225,16 @@ def import_modules() -> None:
         # As `python -m` does: an installed command would look beside itself, not in the user's folder.
         sys.path.insert(0, "")
     for name in names:
-        try:
-            importlib.import_module(name)
-        except (Exception, SystemExit) as error:
-            cause = error if isinstance(error, ImportError) else f"it raises {type(error).__name__}: {error}"
-            _fail(f"--import={name}: {cause}, expected a module that can be imported from here")
+        with entry.importing():
+            _import(name)
+
+
+def _import(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        cause = error if isinstance(error, ImportError) else f"it raises {type(error).__name__}: {error}"
+        _fail(f"--import={name}: {cause}, expected a module that can be imported from here")
 
 
 def imported_modules(values: flags.FlagValues) -> tuple[str, ...]:
