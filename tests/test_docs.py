@@ -65,7 +65,7 @@ PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?)(?: \"([^\"]*)\")?\)")
 FENCE = re.compile(r"^```(\w+)(?: title=\"([\w./-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 # Flags of programs that are not ours.
-FOREIGN = {"server", "check", "dist", "long", "no-deps", "logdir", "strict"} | {
+FOREIGN = {"server", "check", "dist", "full", "long", "no-deps", "logdir", "strict"} | {
     *("runner", "flink_master", "environment_type", "environment_config", "job_endpoint", "project", "region"),
     *("temp_location", "sdk_container_image"),
 }
