@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import before_tensorflow  # noqa: F401
 import pytest
 from command_line import CommandLines
 from hypothesis import HealthCheck, settings
+from long_tests import share
 from tiny import (
     ARTICLES,
     DEV_ARTICLES,
@@ -41,22 +41,16 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out the long tests that nobody asked for."""
     marks = {item: item.get_closest_marker("long") for item in items}
     groups = {item: mark.args or item.nodeid for item, mark in marks.items() if mark}
-    chosen = _share(list(dict.fromkeys(groups.values())), config.getoption("--long"))
+    wanted = config.getoption("--long")
+    try:
+        chosen = share(list(dict.fromkeys(groups.values())), wanted)
+    except ValueError as error:
+        raise pytest.UsageError(f"--long={wanted}: {error}") from None
     if any("::" in argument for argument in config.args):
         return
-    left_out = [item for item, group in groups.items() if group not in chosen]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
-
-
-def _share(groups: list, wanted: str) -> list:
-    """Those that a value of --long names."""
-    if wanted in ("none", "all"):
-        return groups if wanted == "all" else []
-    match = re.fullmatch(r"([0-9]+)/([0-9]+)", wanted)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise pytest.UsageError(f"--long={wanted}: expected none, all, or a share such as 2/6")
-    return groups[int(match[1]) - 1 :: int(match[2])]
+    left_out = {item for item, group in groups.items() if group not in chosen}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish():

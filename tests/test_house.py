@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from long_tests import share
 
 import fabir_tf
 
@@ -104,6 +105,20 @@ def forbidden_imports(path, part):
     wrong = [name for name in names if name.startswith(".") or is_inside(name, ("fabir_tf",))]
     wrong = [name for name in wrong if not is_inside(name, allowed)]
     return wrong + [name for name in names if is_inside(name, NEVER_FROM_OUTSIDE.get(part, ()))]
+
+
+def test_each_long_test_is_in_one_share():
+    tests = [f"test_{number}" for number in range(20)]
+    assert share(tests, "all") == tests and share(tests, "none") == []
+    for shares in (1, 3, 6, 30):
+        found = [test for number in range(shares) for test in share(tests, f"{number + 1}/{shares}")]
+        assert sorted(found) == sorted(tests)
+
+
+@pytest.mark.parametrize("wanted", ["", "0/6", "7/6", "2", "-1/6", "some"])
+def test_a_share_that_there_is_not(wanted):
+    with pytest.raises(ValueError, match="expected none, all, or a share such as 2/6"):
+        share([], wanted)
 
 
 def test_the_folders_are_not_empty():
