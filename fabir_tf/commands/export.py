@@ -28,6 +28,7 @@ from fabir_tf.pipelines.files import named_errors, validate_writable
 
 if TYPE_CHECKING:
     from fabir_tf.reading.reader import Reader
+    from fabir_tf.reading.run_directory import RunDirectory
 
 NONE = "none"
 SAVED_MODEL = "saved_model"
@@ -71,8 +72,8 @@ def main(values: flags.FlagValues) -> None:
     # Report mistakes before the calibration, which may take minutes.
     _validate_format(values)
     folder = version_folder(values.export_dir, values.version)
-    data = _held_out(values, run_dir)
     run = reader_directory(run_dir)
+    data = _held_out(values, run_dir, run)
     # In the precision that is asked for, because it may be served on another machine.
     threshold = reader_flags.no_answer_threshold(values)
     reader = Reader.open(run, values.max_passage, values.precision, values.max_answer, cli.to_stderr, threshold)
@@ -120,7 +121,7 @@ def _write_for_edge(reader: "Reader", folder: Path, target: str, quantization: s
     export_edge(reader, folder.parent, target, int(folder.name), quantization, cli.to_stderr)
 
 
-def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
+def _held_out(values: flags.FlagValues, run_dir: str, run: "RunDirectory") -> SquadData | None:
     """The questions to calibrate on."""
     name = values.calibration_dataset
     if name == NONE:
@@ -128,9 +129,6 @@ def _held_out(values: flags.FlagValues, run_dir: str) -> SquadData | None:
     options = cli.data_options(values).tfds_folders | {"log": cli.to_stderr}
     if name:
         return load_dataset(name, "dev", flag="--calibration_dataset", **options)
-    from fabir_tf.reading.run_directory import reader_directory
-
-    run = reader_directory(run_dir)
     # The members of an ensemble have calibrations of their own.
     if run.calibration.exists() or run.ensemble.exists():
         return None

@@ -69,11 +69,11 @@ def main(values: flags.FlagValues) -> None:
 
 def _tokenizer(name: str) -> Tokenizer:
     """The processor of a student, which may be an encoder without a head."""
+    if not Path(name).is_dir() and name not in pretrained_readers():
+        raise UserError(f"--student={name}: found no folder, expected that of a reader or of its encoder")
     with entry.importing():
         from fabir_tf.models.hugging_face import is_hugging_face
         from fabir_tf.reading.run_directory import reader_directory
-    if not Path(name).is_dir() and name not in pretrained_readers():
-        raise UserError(f"--student={name}: found no folder, expected that of a reader or of its encoder")
     if is_hugging_face(name):
         return WordPieceTokenizer(*read_wordpieces(name))
     directory = reader_directory(name)
