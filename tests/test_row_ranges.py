@@ -46,7 +46,14 @@ _RECORD = st.lists(_CELL, min_size=1, max_size=4).map(",".join)
     st.integers(1, 5),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.sampled_from(
-        [HEADER, b"\n\n" + HEADER, b"\xef\xbb\xbf" + HEADER, HEADER + b"\n,,\n", b'"id","question\n","context"\r\n']
+        [
+            HEADER,
+            b"\n\n" + HEADER,
+            b"\xef\xbb\xbf" + HEADER,
+            b"sep=,\r\n" + HEADER,
+            HEADER + b"\n,,\n",
+            b'"id","question\n","context"\r\n',
+        ]
     ),
 )
 def test_csv_in_ranges_is_that_of_the_file(records, rows, end, header):

@@ -20,6 +20,8 @@ from fabir_tf.pipelines.json_files import RepeatedKeyError, decode, loads, quote
 DELIMITERS = ",;\t"
 # A header is looked for in so many bytes, because JSON may be one line of many megabytes.
 LONGEST_HEADER = 4096
+# What spreadsheets take as the first line: the character that separates the columns below it.
+SEPARATOR = re.compile(r"""[ \r\n]*("?)sep=([^"\w\s]|\t)\1[ \r\n]*""", re.IGNORECASE)
 _LIMIT_LOCK = threading.Lock()
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -28,7 +30,7 @@ def read_rows(raw: bytes, name: str, parsed: Collection[str], faults: list[str] 
     """Reads the rows of a CSV file.
 
     Args:
-        raw: the file, in UTF-8; the header shows whether commas, semicolons or tabs separate its columns.
+        raw: the file, in UTF-8; a first line such as `sep=;`, or else the header, shows what separates its columns.
         name: its name, for messages.
         parsed: the columns, of those that hold no text, whose cells are needed and must be good.
         faults: collects mistakes after which reading can go on; None raises the first.
@@ -142,10 +144,16 @@ def _rows(lines: Iterator[str], name: str, parsed: Collection[str], before: int 
 
 def _reader(lines: Iterator[str], name: str) -> Any:
     blank: list[str] = []
-    for first in lines:
-        if first.strip():
-            return csv.reader(itertools.chain(blank, [first], lines), delimiter=_delimiter(first), strict=True)
-        blank.append(first)
+    separator = ""
+    for line in lines:
+        named = None if separator else SEPARATOR.fullmatch(line)
+        if named:
+            separator = named[2]
+        elif line.strip():
+            delimiter = separator or _delimiter(line)
+            return csv.reader(itertools.chain(blank, [line], lines), delimiter=delimiter, strict=True)
+        # Its end alone, so that lines are counted as they are in the file.
+        blank.append(line[len(line.rstrip("\r\n")) :])
     raise UserError(f"{name}: the file is empty, expected CSV with a header.")
 
 
@@ -155,7 +163,10 @@ def has_header(raw: bytes) -> bool:
     Args:
         raw: the file, or its first line.
     """
-    line = raw[:LONGEST_HEADER].partition(b"\n")[0].decode("utf-8-sig", "replace").strip()
+    line = raw[:LONGEST_HEADER].partition(b"\n")[0].decode("utf-8-sig", "replace")
+    if SEPARATOR.fullmatch(line):
+        return True
+    line = line.strip()
     names = [cell.strip().strip('"') for cell in line.split(_delimiter(line))]
     return not line.startswith(("{", "[")) and len(names) > 1 and _names_columns(names)
 
