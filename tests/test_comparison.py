@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,20 @@ def test_a_file_with_the_name_of_a_module_does_not_take_its_place(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^mine.flags: fabir-train ended with status 2, see the message above$"):
         run_command("train", ["--num_heads=0"], Path("mine.flags"))
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGKILL, "was ended by SIGKILL, as the system does where memory is short"),
+        (signal.SIGTERM, "was ended by SIGTERM"),
+    ],
+)
+def test_a_run_that_is_ended_from_outside(tmp_path, monkeypatch, number, message):
+    (tmp_path / "mine.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"^mine.flags: fabir-train {message}$"):
+        run_command("train", ["--import=mine"], Path("mine.flags"))
 
 
 def test_a_flag_file_that_imports(commands, tmp_path):

@@ -52,6 +52,8 @@ def test_without_answers_there_are_no_lengths():
     found = statistics_of(content)
     assert set(found["tokens"]["answer"].values()) == set(found["over"]["answer"].values()) == {None}
     assert found["answers_per_question"] is None
+    # A passage without a title belongs to no article.
+    assert found["articles"] == found["articles_with_unanswerable"] == 0
     assert "| tokens of the answer: least, mean, median, greatest | -, -, -, - |" in as_table({"tiny": found})
 
 

@@ -325,7 +325,7 @@ def _run_command(session: CommandLines, line: str, command: str, arguments: list
     if command == "predict":
         fields = ["answer", "start", "end", "probability", "no_answer_probability", "is_answer", "score", "n_best"]
         if any(argument.startswith("--document=") for argument in arguments):
-            fields += ["source", "heading", "paragraph", "page", "sentence", "rank_score"]
+            fields += ["source", "heading", "paragraph", "page", "sentence", "start_in_sentence", "rank_score"]
         assert all(list(json.loads(text)) == ["id", *fields] for text in done.stdout.splitlines()), (line, done)
     return done.stdout
 

@@ -102,7 +102,7 @@ def test_offsets_are_those_of_the_original(seed):
             # Markup may stand between what is shown, never instead of it.
             assert span.text and all(character in rest for character in letters(span.text)), (span, original)
             assert original[0] == span.text[0] and original[-1] == span.text[-1]
-            assert span.sentence and span.text.split("\n")[0] in span.sentence
+            assert span.text and span.sentence[span.start_in_sentence :].startswith(span.text)
 
 
 def test_an_answer_has_its_place_and_no_markup():
@@ -113,8 +113,8 @@ def test_an_answer_has_its_place_and_no_markup():
     assert answer.sentence == "It was built by Anna Keld in 1712 & it grinds wheat."
     assert MILL[answer.start : answer.end] == "Anna\nKeld"
     assert answer.n_best[0].place() == answer.place()
-    keys = ["source", "heading", "paragraph", "page", "sentence", "rank_score"]
-    assert list(answer.to_dict())[-6:] == list(answer.n_best[0].to_dict())[-6:] == keys
+    keys = ["source", "heading", "paragraph", "page", "sentence", "start_in_sentence", "rank_score"]
+    assert list(answer.to_dict())[-7:] == list(answer.n_best[0].to_dict())[-7:] == keys
     with pytest.raises(dataclasses.FrozenInstanceError):
         answer.text = "other"
 
@@ -147,7 +147,13 @@ def test_a_paragraph_is_read_with_its_heading_if_asked_for():
 )
 def test_the_sentence_around_a_span(text, span, expected):
     start = text.index(span)
-    assert sentence_around(text, start, start + len(span)) == expected
+    sentence, begin = sentence_around(text, start, start + len(span))
+    assert sentence == expected and sentence[begin : begin + len(span)] == span
+
+
+def test_the_words_of_a_span_that_stand_twice_in_its_sentence():
+    text = "One left.\n \U0001f600 Two and Two are. Three."
+    assert sentence_around(text, 21, 24) == ("\U0001f600 Two and Two are.", 10)
 
 
 # How texts are given

@@ -212,7 +212,8 @@ def test_search_with_an_index(browser, commands, tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "mill.md").write_text(
-        "# The mill\n\nThe old mill was built by **Anna Keld** in 1712.\n", encoding="utf-8"
+        "# The mill\n\nAnna Keld is known \U0001f600 here: the old mill was built by **Anna Keld** in 1712.\n",
+        encoding="utf-8",
     )
     (folder / "lake.txt").write_text("Lake Orrin lies north of Dunmere; <script>alert(1)</script>.\n")
     index = tmp_path / "texts.index"
@@ -228,8 +229,11 @@ def test_search_with_an_index(browser, commands, tmp_path):
         page.keyboard.press("Enter")
         page.wait_for_selector("#result:not([hidden])")
         assert page.inner_text("#answer") == page.inner_text("#shown mark") == "Anna Keld"
+        # Not the first place where these words stand.
+        before = page.evaluate("document.querySelector('#shown mark').previousSibling.textContent")
+        assert before.endswith("was built by ")
         assert page.inner_text("#source") == "mill.md · The mill"
-        assert page.text_content("#shown") == "The old mill was built by Anna Keld in 1712."
+        assert page.text_content("#shown").endswith("the old mill was built by Anna Keld in 1712.")
         # The other document's place, whose text stays text.
         page.locator("#others button", has_text="lake.txt").first.click()
         assert page.inner_text("#source").startswith("lake.txt")

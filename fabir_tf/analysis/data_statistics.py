@@ -20,7 +20,8 @@ def data_statistics(
     """Counts a dataset.
 
     Lengths are in tokens and per question: a passage counts once for each question about it. An answer is the first
-    reference of its question; answers that do not stand at their offset have no length.
+    reference of its question; answers that do not stand at their offset have no length. Passages without a title belong
+    to no article.
 
     Args:
         tokenized: the dataset.
@@ -48,8 +49,8 @@ def data_statistics(
     }
     words = {word.lower() for word in tokenized.texts.unique}
     return {
-        "articles": len(set(titles)),
-        "articles_with_unanswerable": len(set(unanswerable)),
+        "articles": len(set(titles) - {""}),
+        "articles_with_unanswerable": len(set(unanswerable) - {""}),
         "passages": len(data.passages),
         "questions": len(data.questions),
         "unanswerable": len(unanswerable),

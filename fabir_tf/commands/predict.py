@@ -13,7 +13,7 @@ a whole, ends the command before the first answer.) Where the command was interr
 
 With --document, all questions are answered from a file or a folder of text, Markdown, reStructuredText, HTML or PDF.
 The input then is one question a line, or a file of questions, whose passages are not looked at. A line also has the
-source, its heading, the numbers of paragraph and page, the sentence, and rank_score.
+source, its heading, the numbers of paragraph and page, the sentence with start_in_sentence, and rank_score.
 """
 
 if __name__ == "__main__":

@@ -233,8 +233,9 @@ def run_command(name: str, flags: Sequence[str], config: Path) -> None:
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode < 0:
-        cause = f"was ended by {signal.Signals(-done.returncode).name}"
-        raise UserError(f"{config}: fabir-{name} {cause}, as the system does where memory is short")
+        ended_by = signal.Signals(-done.returncode)
+        advice = ", as the system does where memory is short" if ended_by == signal.SIGKILL else ""
+        raise UserError(f"{config}: fabir-{name} was ended by {ended_by.name}{advice}")
     if done.returncode:
         raise UserError(f"{config}: fabir-{name} ended with status {done.returncode}, see the message above")
 

@@ -45,6 +45,7 @@ class _Place:
         paragraph: the paragraph's place in the document, from 0.
         page: of a PDF, from 1; 0 elsewhere.
         sentence: the sentence, item or heading around the span.
+        start_in_sentence: where the span begins in it, in Unicode code points.
         rank_score: how well the paragraph fits the question's words, from 0, where it shares none, to 1.
     """
 
@@ -53,6 +54,7 @@ class _Place:
     paragraph: int = 0
     page: int = 0
     sentence: str = ""
+    start_in_sentence: int = 0
     rank_score: float = 0.0
 
     def place(self) -> dict[str, Any]:
@@ -127,6 +129,7 @@ class _Read:
             # What runs from the heading into the text is no phrase of either.
             start = border
         original = self.passage.span(start, end)
+        sentence, start_in_sentence = sentence_around(self.passage.text, start, end)
         return DocumentSpan(
             self.passage.text[start:end],
             *original,
@@ -135,7 +138,8 @@ class _Read:
             heading=self.paragraph.heading,
             paragraph=self.paragraph.number,
             page=self.paragraph.page,
-            sentence=sentence_around(self.passage.text, start, end),
+            sentence=sentence,
+            start_in_sentence=start_in_sentence,
             rank_score=self.rank_score,
             score=self.answer.score,
         )
@@ -350,18 +354,23 @@ def documents_of(texts: Texts) -> list[Document]:
     return [Document(str(number), text) for number, text in enumerate(numbered)]
 
 
-def sentence_around(text: str, start: int, end: int) -> str:
+def sentence_around(text: str, start: int, end: int) -> tuple[str, int]:
     """The sentences that hold a span, within the lines that hold it.
 
     Args:
         text: a paragraph.
-        start, end: the span.
+        start, end: the span, which neither begins nor ends with white space.
+
+    Returns:
+        The sentences, and where the span begins in them.
     """
     first = text.rfind("\n", 0, start) + 1
     last = text.find("\n", end)
     line = text[first : last if last >= 0 else len(text)]
     spans = [part for part in sentence_spans(line) if part[0] < end - first and part[1] > start - first]
-    return line[spans[0][0] : spans[-1][1]].strip() if spans else line.strip()
+    begin, finish = (spans[0][0], spans[-1][1]) if spans else (0, len(line))
+    begin += len(line[begin:finish]) - len(line[begin:finish].lstrip())
+    return line[begin:finish].rstrip(), start - first - begin
 
 
 def _named(name: Any, text: Any) -> Document:

@@ -136,9 +136,11 @@ function showFound(answer) {
     const span = spans[number];
     const path = [span.source, span.heading, span.page ? `page ${span.page}` : ""].filter((part) => part !== "" && part !== null);
     get("source").textContent = path.join(" · ");
-    const where = placeOf(span.answer, span.sentence);
+    const begin = span.start_in_sentence;
+    const end = begin + [...span.answer].length;
+    const units = unitsOf(span.sentence, [begin, end]);
     get("shown").hidden = false;
-    get("shown").replaceChildren(...(where < 0 ? [span.sentence] : marked(span.sentence, where, where + span.answer.length)));
+    get("shown").replaceChildren(...marked(span.sentence, units.get(begin), units.get(end)));
   };
   get("source").replaceChildren();
   get("shown").hidden = true;
@@ -146,15 +148,6 @@ function showFound(answer) {
   if (answer.is_answer) show(0);
   const labels = spans.map((span) => ({ label: `${span.answer} (${span.source})`, note: percent(span.probability) }));
   listOthers(labels, answer.is_answer, show);
-}
-
-// The first place where a text stands as words of its own, or else where it stands at all.
-function placeOf(text, sentence) {
-  const isInWord = (at) => /^[\p{L}\p{N}]{2}$/u.test(sentence.slice(at - 1, at + 1));
-  for (let at = sentence.indexOf(text); at >= 0; at = sentence.indexOf(text, at + 1)) {
-    if (!isInWord(at) && !isInWord(at + text.length)) return at;
-  }
-  return sentence.indexOf(text);
 }
 
 function listOthers(labels, isAnswer, show) {
