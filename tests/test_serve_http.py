@@ -16,6 +16,7 @@ from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.serving import service as service_module
 from fabir_tf.serving.batching import BatchingSettings
+from fabir_tf.serving.errors import LateError
 from fabir_tf.serving.http import HttpSettings, State, make_app
 from fabir_tf.serving.metrics import Metrics
 from fabir_tf.serving.models import Models, ModelSettings
@@ -189,6 +190,22 @@ def test_searches_end_in_time_and_too_many_are_refused(monkeypatch):
         *[(504, "the answer took longer than the request allows")] * 3,
         (429, "too many questions wait for an answer: ask again in a moment"),
     ]
+
+
+@pytest.mark.slow
+def test_a_search_whose_time_has_ended_asks_no_model():
+    async def waiting():
+        _, models = application()
+        service = Service(models, Limits(), Metrics(), None)
+        try:
+            await models.start()
+            return service_module._Waiting(service, asyncio.get_running_loop(), None, None, time.monotonic())
+        finally:
+            await models.stop()
+
+    with pytest.raises(LateError):
+        # The server has stopped meanwhile.
+        asyncio.run(waiting()).answer_batch(["Who built the mill?"], ["The mill."])
 
 
 @pytest.mark.slow

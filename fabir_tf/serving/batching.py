@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fabir_tf.serving.errors import QueueFullError, RequestError
+from fabir_tf.serving.errors import LateError, QueueFullError, RequestError
 from fabir_tf.serving.process import Done
 from fabir_tf.serving.signature import rows_of
 from fabir_tf.serving.work import Ask, Predict, Work
@@ -135,7 +135,7 @@ class Batcher:
         try:
             return await asyncio.wait_for(asyncio.gather(*(job.future for job in jobs)), deadline - time.monotonic())
         except asyncio.TimeoutError:
-            raise RequestError("DEADLINE_EXCEEDED", "the answer took longer than the request allows") from None
+            raise LateError from None
         finally:
             self._give_up(jobs)
 

@@ -44,6 +44,13 @@ class QueueFullError(RequestError):
         super().__init__("UNAVAILABLE", "The batch scheduling queue to which this task was submitted is full")
 
 
+class LateError(RequestError):
+    """A request whose time has ended before its answer is there."""
+
+    def __init__(self):
+        super().__init__("DEADLINE_EXCEEDED", "the answer took longer than the request allows")
+
+
 def invalid(message: str) -> RequestError:
     """The error of a request that is wrong whatever the server's state is."""
     return RequestError("INVALID_ARGUMENT", message)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.reading.answers import MOST_ANSWERS, OWN_THRESHOLD, Answer
-from fabir_tf.serving.errors import QueueFullError, RequestError, invalid
+from fabir_tf.serving.errors import LateError, QueueFullError, RequestError, invalid
 from fabir_tf.serving.metrics import Metrics
 from fabir_tf.serving.models import Models, Version
 from fabir_tf.serving.signature import DEFAULT, Signature, missing_signature
@@ -190,7 +190,7 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(search), deadline - time.monotonic())
         except asyncio.TimeoutError:
-            raise RequestError("DEADLINE_EXCEEDED", "the answer took longer than the request allows") from None
+            raise LateError from None
         except (UserError, OSError) as error:
             # It names files of this machine.
             self.models.log(f"the index cannot be searched: {error}")
@@ -289,7 +289,10 @@ class _Waiting:
         if not rows:
             return []
         # The paragraphs are the server's own.
-        left = max(self._deadline - time.monotonic(), 0.0)
+        left = self._deadline - time.monotonic()
+        if left <= 0.0:
+            # Nobody waits any more, and the loop may have ended.
+            raise LateError
         waiting = asyncio.run_coroutine_threadsafe(self._service.answer_unlimited(rows, self._deadline), self._loop)
         answers: list[Answer] = []
         for answer in waiting.result(left + 5.0):
