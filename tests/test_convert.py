@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tiny import ARTICLES, squad_json
 
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.checking import check_file, list_faults, mend
 from fabir_tf.pipelines.datasets.formats import FORMATS, read_questions
 
@@ -214,6 +215,13 @@ def test_offsets_in_bytes_are_mended(tmp_path):
 def source(tmp_path_factory) -> Path:
     """The file of questions that all conversions start from."""
     return written(tmp_path_factory.mktemp("source"), json.dumps(squad_json(ARTICLES)))
+
+
+def test_a_single_question_is_one_question(commands, tmp_path):
+    path = written(tmp_path, json.dumps(squad_json([("Mill", "A mill.", (("Which?", "mill"),))])))
+    result = commands("convert", f"--input_file={path}", "--check")
+    assert (result.status, result.stdout) == (0, f"{path}: 1 question about 1 passage, no fault\n")
+    assert (counted(0, "step"), counted(2000, "step")) == ("0 steps", "2,000 steps")
 
 
 @pytest.mark.parametrize("ending", [*FORMATS, ".json.gz", ".CSV"])

@@ -138,7 +138,7 @@ def test_questions_without_an_answer_are_left_out_and_counted(processor):
     batches = fabir_tf.batches_to_fit(fabir_tf.questions_from(rows), processor, log=said.append)
     assert sum(len(targets["end_logits"]) for _, targets in batches.as_numpy_iterator()) == 3
     assert "3 kept" in said[0]
-    assert said[1] == "rows: 1 questions without an answer are left out; train learns from them"
+    assert said[1] == "rows: left out 1 question without an answer; train learns from such"
 
 
 def test_a_functional_model_fits_evaluates_predicts_answers_and_is_saved(tmp_path):

@@ -743,7 +743,7 @@ def test_without_a_null_head_unanswerable_questions_are_as_if_they_were_not_ther
     train_tiny(tmp_path / "with", data | {"epochs": 1}, log=lines.append)
     train_tiny(tmp_path / "without", files.data | {"epochs": 1})
     assert [line for line in lines if "without an answer" in line] == [
-        f"{data['dataset']}: 12 questions without an answer are left out; --null_head learns from them"
+        f"{data['dataset']}: left out 12 questions without an answer; --null_head learns from such"
     ]
     assert_same_run(tmp_path / "with", tmp_path / "without")
     configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("with", "without")]

@@ -30,6 +30,7 @@ from absl import flags
 
 from fabir_tf.commands import cli
 from fabir_tf.commands.progress import Progress
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.asked import read_asked
 from fabir_tf.pipelines.errors import UserError
 from fabir_tf.pipelines.files import file_digest, user_path
@@ -201,11 +202,11 @@ def _tell(counts: dict[str, int], shards: "Shards", kept: int, values: flags.Fla
         cli.to_stderr(f"{values.output_dir}: {shards.count:,} shards are written")
         return
     parts = [
-        f"{counts['records']:,} records",
-        f"{counts['answers']:,} answers",
+        counted(counts["records"], "record"),
+        counted(counts["answers"], "answer"),
         f"{counts['no_answers']:,} times none",
         f"{counts['rejected']:,} rejected",
-        f"{counts['shards']:,} shards made" + (f" and {kept:,} kept" if kept else ""),
+        f"{counted(counts['shards'], 'shard')} made" + (f" and {kept:,} kept" if kept else ""),
     ]
     cli.to_stderr(f"{values.output_dir}: {', '.join(parts)}")
 

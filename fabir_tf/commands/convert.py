@@ -19,6 +19,7 @@ if __name__ == "__main__":
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.checking import check_file, list_faults, mend
 from fabir_tf.pipelines.datasets.formats import FORMATS, format_of, read_questions, validate_ending, write_questions
 from fabir_tf.pipelines.datasets.squad import SquadData
@@ -49,7 +50,7 @@ def main(values: flags.FlagValues) -> None:
     data = _checked(values.input_file, values.mend) if is_checked else read_questions(values.input_file)
     if output:
         write_questions(data, output)
-    counts = f"{len(data.questions):,} questions about {len(data.passages):,} passages"
+    counts = f"{counted(len(data.questions), 'question')} about {counted(len(data.passages), 'passage')}"
     unasked = len(data.passages) - len({question.passage for question in data.questions})
     if output and unasked and format_of(output) is not FORMATS[".json"]:
         counts += f", {unasked:,} of them without a question and so left out of a file of rows"
@@ -66,8 +67,7 @@ def _checked(path: str, has_to_mend: bool) -> SquadData:
         for line in [*lines, *faults]:
             print(line, flush=True)
     if faults:
-        count = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
-        raise UserError(f"{path}: found {count}, listed above; nothing is written")
+        raise UserError(f"{path}: found {counted(len(faults), 'fault')}, listed above; nothing is written")
     return checked.data
 
 

@@ -23,6 +23,7 @@ from absl import flags
 
 from fabir_tf.commands import cli
 from fabir_tf.commands.progress import Progress
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.documents.documents import Document
 from fabir_tf.pipelines.documents.folder import read_documents
 from fabir_tf.pipelines.documents.index import Changes, DocumentIndex
@@ -62,9 +63,9 @@ def main(values: flags.FlagValues) -> None:
     count = changes.added + changes.changed + changes.unchanged
     with named_errors("standard output"):
         print(
-            f"{values.index}: {paragraphs:,} paragraphs of {count:,} documents: {changes.added:,} added, "
-            f"{changes.changed:,} changed, {changes.unchanged:,} unchanged, {changes.removed:,} removed, "
-            f"{len(skipped):,} left out",
+            f"{values.index}: {counted(paragraphs, 'paragraph')} of {counted(count, 'document')}: "
+            f"{changes.added:,} added, {changes.changed:,} changed, {changes.unchanged:,} unchanged, "
+            f"{changes.removed:,} removed, {len(skipped):,} left out",
             flush=True,
         )
 

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 from absl import flags
 
 from fabir_tf.commands import cli
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.formats import validate_ending, write_questions
 from fabir_tf.pipelines.datasets.negative_kinds import KINDS
 from fabir_tf.pipelines.datasets.negatives import make_negatives
@@ -65,7 +66,8 @@ def main(values: flags.FlagValues) -> None:
     write_questions(negatives, output)
     for count in counts:
         _say(count.summary())
-    _say(f"{output}: {len(negatives.questions):,} questions about {len(negatives.passages):,} passages")
+    questions, passages = counted(len(negatives.questions), "question"), counted(len(negatives.passages), "passage")
+    _say(f"{output}: {questions} about {passages}")
 
 
 def _kinds(values: flags.FlagValues) -> list[str]:

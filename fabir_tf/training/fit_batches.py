@@ -11,6 +11,7 @@ from fabir_tf.models.fabir import FabirConfig
 from fabir_tf.models.outputs import END, START
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.pipelines.arguments import validate_type, whole_number
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.squad import SquadData, check_offsets, data_without_unanswerable
 from fabir_tf.pipelines.features.array_batches import token_inputs
 from fabir_tf.pipelines.features.batch_planning import TRAINING_STEP
@@ -89,7 +90,8 @@ def batches_to_fit(
     chosen = in_windows(chosen, windows[chosen.examples.questions])
     log(ledger.summary().splitlines()[0])
     if data.unanswerable:
-        log(f"{data.name}: {data.unanswerable:,} questions without an answer are left out; train learns from them")
+        questions = counted(data.unanswerable, "question")
+        log(f"{data.name}: left out {questions} without an answer; train learns from such")
     features = processor.features(tokenized, chosen.examples)
     targets = (chosen.spans + features.logit_offsets[:, None]).astype(np.int32)
     sampler = LengthBucketSampler(features.passage_lengths, batch_size, seed=seed)

@@ -22,6 +22,7 @@ import numpy as np
 
 from fabir_tf.configuration import ConfigError
 from fabir_tf.models.reader_config import ReaderConfig
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.set_aside import set_aside
 from fabir_tf.pipelines.datasets.sources import load_dataset, names_file
 from fabir_tf.pipelines.datasets.squad import (
@@ -433,7 +434,8 @@ def _without_unanswerable(data: SquadData, log: Callable[[str], object]) -> Squa
     answerable = data_without_unanswerable(data)
     if not answerable.questions:
         raise UserError(f"{data.name}: no question has an answer, expected some that have one, or --null_head")
-    log(f"{data.name}: {data.unanswerable:,} questions without an answer are left out; --null_head learns from them")
+    questions = counted(data.unanswerable, "question")
+    log(f"{data.name}: left out {questions} without an answer; --null_head learns from such")
     return answerable
 
 

@@ -21,6 +21,7 @@ from fabir_tf.models.parameters import count_trainable
 from fabir_tf.models.reader_config import ReaderConfig
 from fabir_tf.models.weights import save_weights, set_frozen_tables, set_weights, weights_of
 from fabir_tf.pipelines.arguments import validate_type
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.sources import load_dataset
 from fabir_tf.pipelines.datasets.squad import SquadData
 from fabir_tf.pipelines.errors import UserError
@@ -352,7 +353,8 @@ class _Session:
             epoch, step = self.state["epoch"] + 1, self.state["step"]
             self.log(f"resuming at epoch {epoch}, step {step:,} of {self.steps_per_epoch:,}")
         else:
-            self.log(f"{len(self.features):,} questions to train on, {self.steps_per_epoch:,} steps per epoch")
+            questions, steps = counted(len(self.features), "question"), counted(self.steps_per_epoch, "step")
+            self.log(f"{questions} to train on, {steps} per epoch")
             self._report_warm_up()
             self.finish_epoch(loss=None)
         # A resumed epoch has fewer steps than the others, and a fit has one number of steps for all its epochs.

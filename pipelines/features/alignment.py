@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from fabir_tf.pipelines.counted import counted
 from fabir_tf.pipelines.datasets.squad import Answer, Question, SquadData
 from fabir_tf.pipelines.datasets.squad_metrics import exact_match, f1
 from fabir_tf.pipelines.text.tokenizer import Tokens
@@ -209,7 +210,7 @@ class CoverageLedger:
         in_brackets = f" ({why})" if why else ""
         unanswerable = f"{counts['unanswerable']:,} without an answer{in_brackets}, " if counts["unanswerable"] else ""
         lines = [
-            f"{self.name}: {self.total:,} questions: {counts['kept']:,} kept, {unanswerable}"
+            f"{self.name}: {counted(self.total, 'question')}: {counts['kept']:,} kept, {unanswerable}"
             f"{counts['trimmed']:,} trimmed, {counts['snapped']:,} snapped to whole tokens, "
             f"{counts['dropped']:,} dropped."
         ]
