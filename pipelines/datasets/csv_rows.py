@@ -21,7 +21,7 @@ DELIMITERS = ",;\t"
 # A header is looked for in so many bytes, because JSON may be one line of many megabytes.
 LONGEST_HEADER = 4096
 # What spreadsheets take as the first line: the character that separates the columns below it.
-SEPARATOR = re.compile(r"""[ \r\n]*("?)sep=([^"\w\s]|\t)\1[ \r\n]*""", re.IGNORECASE)
+SEPARATOR = re.compile(r"""[ \r\n]*("?)sep=([!#-/:-@[-`{-~\t])\1[ \r\n]*""", re.IGNORECASE)
 _LIMIT_LOCK = threading.Lock()
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
